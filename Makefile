@@ -1,0 +1,44 @@
+# `make run` and `make test` set up all they need (see scripts/setup.sh).
+SHELL := /bin/bash
+BIN := .venv/bin
+CODE := scorer exporters tests benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check lint format bench-pick clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+run: ## a pool of emulated engines, a load and the daemon, with no configuration
+	@scripts/setup.sh run
+	@exec $(BIN)/scorer demo
+
+test: ## install what is needed, then lint and run every test, with branch coverage
+	@scripts/setup.sh test
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest --cov --cov-report=term --durations=5
+
+check: ## format, lint, types, import contracts and the fast tests
+	@scripts/setup.sh test
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -m "not system and not slow"
+
+lint:
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: ## format and fix what can be fixed
+	@scripts/setup.sh test
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+bench-pick: ## picks a second, latency and CPU per pick: benchmarks/results/pick.md
+	@scripts/setup.sh bench
+	$(BIN)/python -m benchmarks.pick.run
+
+clean: ## remove the virtual environment and all caches
+	rm -rf .venv build dist *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache
+	rm -rf .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The daemon's state in the formats of other programs."""

@@ -1,0 +1,195 @@
+"""The published snapshot as metric families.
+
+Everything about targets and pools comes from one snapshot, read once at the start, so
+a page never mixes two judgements and a departed target is gone from the next page.
+What is not known has no sample.
+"""
+
+import math
+import platform
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from prometheus_client import Metric as Family
+from prometheus_client.samples import Sample
+
+from exporters.catalogue import METRICS
+from scorer.clocks import Clocks
+from scorer.core.snapshot import PoolView, Snapshot, TargetView
+from scorer.core.vocabulary import ScrapeFailure, SignalName, State
+from scorer.daemon_stats import DaemonReading, DaemonStats
+from scorer.histogram import HistogramReading
+from scorer.inflight import InFlight
+from scorer.pick_stats import NO_POOL, PickStats
+
+Labels = dict[str, str]
+
+SIGNAL_VALUES = {
+    SignalName.TTFT: "scorer_target_ttft_seconds",
+    SignalName.ERRORS: "scorer_target_error_ratio",
+    SignalName.QUEUE: "scorer_target_requests_waiting",
+    SignalName.KV_CACHE: "scorer_target_kv_cache_usage_ratio",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Where the collector reads from; ``picks`` are pick requests, ``stats`` the daemon's own."""
+
+    snapshot: Callable[[], Snapshot]
+    inflight: InFlight
+    picks: PickStats
+    stats: DaemonStats
+    version: str
+    revision: str = ""
+    clocks: Clocks = field(default_factory=Clocks)
+
+
+class StateCollector:
+    """A ``prometheus_client`` collector of every metric in the catalogue."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        """Collect from ``inputs``."""
+        self._inputs = inputs
+
+    def describe(self) -> Iterable[Family]:
+        """Return every family without samples."""
+        return _Page().families()
+
+    def collect(self) -> Iterable[Family]:
+        """Return every family, in the order of the catalogue."""
+        page = _Page()
+        snapshot = self._inputs.snapshot()
+        for pool in snapshot.pools.values():
+            self._add_pool(page, pool)
+            for view in pool.targets:
+                self._add_target(page, view)
+        self._add_pick_requests(page, [*snapshot.pools, NO_POOL])
+        self._add_daemon(page, self._inputs.stats.read(), snapshot)
+        return page.families()
+
+    def _add_target(self, page: "_Page", view: TargetView) -> None:
+        labels = {"pool": view.pool, "target": view.target}
+        unix = self._inputs.clocks.unix
+        good_at = view.last_good_scrape_at
+        add = page.add
+        add("scorer_target_score", labels, view.score)
+        if view.score is not None:
+            for cause, points in view.points_lost.items():
+                add("scorer_target_points_lost", {**labels, "signal": cause}, points)
+        for state in State:
+            add("scorer_target_state", {**labels, "state": state}, view.state == state)
+        add("scorer_target_state_since_timestamp_seconds", labels, unix(view.state_since))
+        add("scorer_target_weight_ratio", labels, view.weight)
+        add("scorer_target_warmup_ratio", labels, view.warmup_ratio)
+        for (before, after), count in view.transition_counts.items():
+            change = {**labels, "from": before, "to": after}
+            add("scorer_target_state_transitions_total", change, count)
+        add("scorer_target_restarts_total", labels, view.restarts)
+        add("scorer_target_confidence_ratio", labels, view.confidence)
+        add("scorer_target_requests_running", labels, view.running)
+        add("scorer_target_preemptions_total", labels, view.preemptions)
+        add("scorer_target_info", {**labels, **metadata(view)}, 1)
+        add("scorer_target_up", labels, view.last_scrape.ok if view.last_scrape else None)
+        success = 0.0 if good_at is None else unix(good_at)
+        add("scorer_target_last_scrape_success_timestamp_seconds", labels, success)
+        add("scorer_scrapes_total", labels, view.scrapes)
+        for reason in ScrapeFailure:
+            failures = view.scrape_failures.get(reason, 0)
+            add("scorer_scrape_failures_total", {**labels, "reason": reason}, failures)
+        add("scorer_picks_total", labels, self._inputs.inflight.count(view.pool, view.target))
+        _add_signals(page, labels, view)
+
+    def _add_pool(self, page: "_Page", pool: PoolView) -> None:
+        labels = {"pool": pool.name}
+        states = [view.state for view in pool.targets]
+        for state in State:
+            page.add("scorer_pool_targets", {**labels, "state": state}, states.count(state))
+        page.add("scorer_pool_eligible_targets", labels, pool.eligible)
+        page.add("scorer_pool_panic", labels, pool.panic)
+        for severity, points in pool.score_thresholds.items():
+            page.add("scorer_pool_score_threshold", {**labels, "severity": severity}, points)
+
+    def _add_pick_requests(self, page: "_Page", pools: Iterable[str]) -> None:
+        for pool in pools:
+            labels = {"pool": pool}
+            reading = self._inputs.picks.read(pool)
+            page.add("scorer_pick_requests_total", labels, reading.requests)
+            for reason, count in reading.failures.items():
+                failed = {**labels, "reason": reason}
+                page.add("scorer_pick_request_failures_total", failed, count)
+            page.add_histogram("scorer_pick_duration_seconds", labels, reading.duration)
+
+    def _add_daemon(self, page: "_Page", reading: DaemonReading, snapshot: Snapshot) -> None:
+        for pool in snapshot.pools.values():
+            labels = {"pool": pool.name}
+            for view in pool.targets:
+                missed = reading.missed.get((pool.name, view.target), 0)
+                target = {**labels, "target": view.target}
+                page.add("scorer_scrapes_missed_total", target, missed)
+            if scrapes := reading.scrapes.get(pool.name):
+                page.add_histogram("scorer_scrape_duration_seconds", labels, scrapes)
+            if scorings := reading.scorings.get(pool.name):
+                page.add_histogram("scorer_scoring_duration_seconds", labels, scorings)
+            if (at := reading.last_scoring.get(pool.name)) is not None:
+                last_run = self._inputs.clocks.unix(at)
+                page.add("scorer_scoring_last_run_timestamp_seconds", labels, last_run)
+        page.add("scorer_config_last_reload_successful", {}, reading.reload_ok)
+        loaded = "scorer_config_last_reload_success_timestamp_seconds"
+        page.add(loaded, {}, reading.reload_success_time)
+        build = {
+            "version": self._inputs.version,
+            "revision": self._inputs.revision,
+            "python_version": platform.python_version(),
+        }
+        page.add("scorer_build_info", build, 1)
+
+
+class _Page:
+    """The families of one page by the name of their metric, without samples at first."""
+
+    def __init__(self) -> None:
+        self._families = {
+            metric.name: Family(metric.family, metric.help, metric.type) for metric in METRICS
+        }
+        self._samples = {name: family.samples for name, family in self._families.items()}
+
+    def families(self) -> Iterable[Family]:
+        """Return the families in the order of the catalogue."""
+        return self._families.values()
+
+    def add(self, name: str, labels: Labels, value: float | None) -> None:
+        """Add a sample; a value that is missing or not a number adds none."""
+        if value is not None and math.isfinite(value):
+            self._samples[name].append(Sample(name, labels, float(value)))
+
+    def add_histogram(self, name: str, labels: Labels, reading: HistogramReading) -> None:
+        """Add the samples of a histogram."""
+        samples = self._samples[name]
+        bounds = (*map(repr, reading.bounds), "+Inf")
+        for bound, count in zip(bounds, reading.counts, strict=True):
+            samples.append(Sample(f"{name}_bucket", {**labels, "le": bound}, count))
+        samples.append(Sample(f"{name}_sum", labels, reading.sum))
+        samples.append(Sample(f"{name}_count", labels, reading.count))
+
+
+def metadata(view: TargetView) -> Labels:
+    """Return what the engine says of itself; it is free text from another program."""
+    return {
+        "engine": view.engine,
+        "engine_version": printable(view.engine_version),
+        "model_name": printable(",".join(view.model_names)),
+    }
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with what UTF-8 cannot carry replaced, so that it cannot break the page."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _add_signals(page: _Page, labels: Labels, view: TargetView) -> None:
+    for name, signal in view.signals.items():
+        page.add(SIGNAL_VALUES[name], labels, signal.value)
+        if view.mapping:
+            available = {**labels, "signal": name}
+            page.add("scorer_target_signal_available", available, signal.available)

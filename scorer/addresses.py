@@ -1,0 +1,86 @@
+"""Addresses of targets: ``host:port``, ``[IPv6]:port``, an optional path prefix.
+
+One spelling per target, because the address is its name in picks, gauges and the
+API. The port is required: nothing is sent to port 80 by accident.
+"""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+from urllib.parse import SplitResult, urlsplit
+
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
+MAX_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A target's address: ``scheme``, ``netloc`` (``host:port``) and ``prefix`` ("" or "/path").
+
+    ``name`` is what the target is called everywhere.
+    """
+
+    scheme: str
+    netloc: str
+    prefix: str = ""
+
+    @property
+    def name(self) -> str:
+        """The target's name: ``host:port`` and the path prefix."""
+        return self.netloc + self.prefix
+
+    @property
+    def url(self) -> str:
+        """The base URL that a gateway sends requests to."""
+        return f"{self.scheme}://{self.netloc}{self.prefix}"
+
+
+def parse_address(text: str, scheme: str = "http") -> Address:
+    """Return the address that ``text`` names; ValueError says which rule it breaks.
+
+    ``scheme`` is used when the text has none.
+    """
+    try:
+        parts = urlsplit(text if "://" in text else f"{scheme}://{text}")
+    except ValueError:
+        _refuse("must put an IPv6 address in brackets, as [::1]:8000")
+    if parts.scheme not in ("http", "https"):
+        _refuse("must use the scheme http or https")
+    if parts.query or parts.fragment or parts.username is not None:
+        _refuse("must be host:port with an optional path, nothing else")
+    if _unbracketed_ipv6(text):
+        _refuse("must put an IPv6 address in brackets, as [::1]:8000")
+    return Address(parts.scheme, f"{_host(parts.hostname)}:{_port(parts)}", parts.path.rstrip("/"))
+
+
+def _refuse(rule: str) -> NoReturn:
+    raise ValueError(rule)
+
+
+def _unbracketed_ipv6(text: str) -> bool:
+    host = text.rsplit("://", maxsplit=1)[-1].split("/", maxsplit=1)[0]
+    return host.count(":") > 1 and not host.startswith("[")
+
+
+def _host(host: str | None) -> str:
+    if host and ":" in host:
+        try:
+            return f"[{ipaddress.IPv6Address(host).compressed}]"
+        except ValueError:
+            _refuse("must put an IPv6 address in brackets, as [::1]:8000")
+    if not host or not _HOST.fullmatch(host):
+        _refuse("must name a host as host:port")
+    return host
+
+
+def _port(parts: SplitResult) -> int:
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port is None:
+        _refuse("must name the port, as host:port")
+    if not 0 < port <= MAX_PORT:
+        _refuse("must have a port from 1 to 65535")
+    return port

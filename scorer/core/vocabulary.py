@@ -1,0 +1,100 @@
+"""The closed sets of words shared by code, API, metrics, logs and pages.
+
+Every enum here is a closed set on purpose: its members become label values, so
+their number bounds the number of series.
+"""
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """State of a target; exactly one at a time, precedence in ``docs/scoring.md``."""
+
+    HEALTHY = "healthy"
+    WARMUP = "warmup"
+    DEGRADED = "degraded"
+    COOLDOWN = "cooldown"
+    DRAINING = "draining"
+    UNREACHABLE = "unreachable"
+
+
+class SignalName(StrEnum):
+    """A named value that the score rests on."""
+
+    TTFT = "ttft"
+    ERRORS = "errors"
+    QUEUE = "queue"
+    KV_CACHE = "kv_cache"
+
+
+class Cause(StrEnum):
+    """What a target loses points to; 100 minus their sum is the score."""
+
+    TTFT = "ttft"
+    ERRORS = "errors"
+    QUEUE = "queue"
+    KV_CACHE = "kv_cache"
+    SATURATION = "saturation"
+    CAP = "cap"
+    WARMUP = "warmup"
+
+
+class Engine(StrEnum):
+    """Engine kind of a target."""
+
+    VLLM = "vllm"
+
+
+class Gap(StrEnum):
+    """Why a signal cannot be read. Missing is not zero: a gap is never a value."""
+
+    NOT_SCRAPED = "not_scraped"
+    """No good scrape of the target yet."""
+    FAMILY_ABSENT = "family_absent"
+    """The page has none of the metric families that carry the signal."""
+    NO_SAMPLES = "no_samples"
+    """The family is declared (HELP/TYPE) but has no sample yet."""
+    NOT_A_NUMBER = "not_a_number"
+    """The sample is NaN or infinite."""
+    NEGATIVE = "negative"
+    """The sample is below zero; engines print -1 for unknown."""
+    OUT_OF_RANGE = "out_of_range"
+    """A ratio above 1.05: a percentage, or not a ratio at all."""
+    NO_MAPPING = "no_mapping"
+    """The page matches no known engine."""
+
+
+class ScrapeFailure(StrEnum):
+    """Why a scrape failed; label value of ``scorer_scrape_failures_total``."""
+
+    TIMEOUT = "timeout"
+    CONNECT = "connect"
+    TLS = "tls"
+    HTTP_STATUS = "http_status"
+    TOO_LARGE = "too_large"
+    TRUNCATED = "truncated"
+    PARSE = "parse"
+    EMPTY = "empty"
+    WRONG_CONTENT = "wrong_content"
+    AUTH = "auth"
+
+
+class Reason(StrEnum):
+    """Why a target is in its state (``state_reason`` in API, page and logs)."""
+
+    NONE = "none"
+    NOT_SCORED = "not_scored"
+    """Fewer than two good scrapes since it is known: nothing to judge yet."""
+    FIRST_SEEN = "first_seen"
+    RESTARTED = "restarted"
+    WOKE_UP = "woke_up"
+    RECOVERED = "recovered"
+    """Back from ``unreachable`` by a good scrape."""
+    LOW_SCORE = "low_score"
+    BLIND = "blind"
+    """Neither ttft nor queue can be read."""
+    ASLEEP = "asleep"
+    SCRAPES_FAILED = "scrapes_failed"
+    """Three scrapes in a row failed: not observed."""
+    CONNECTION_REFUSED = "connection_refused"
+    """Two connections in a row were refused: observed dead."""

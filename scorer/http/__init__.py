@@ -1,0 +1,1 @@
+"""The HTTP interface: ``/pick`` on the event loop, everything else through Flask."""

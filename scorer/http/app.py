@@ -1,0 +1,152 @@
+"""The Flask application: ``/metrics``, the API and the status page.
+
+Every view renders its answer whole from one snapshot.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Flask, Response, render_template, request
+from werkzeug.exceptions import HTTPException
+
+from scorer.core.snapshot import Snapshot
+from scorer.http.page import status_page
+from scorer.http.ports import Ports
+from scorer.http.selection import Problem, Selection, find, select
+from scorer.http.views import pool_data, target_data, transition_data
+
+API = "/api/"
+PAGE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; img-src 'self'; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+ERROR_TYPES = {400: "bad_data", 404: "not_found", 405: "method_not_allowed", 500: "internal"}
+MAX_REFRESH = 3600
+
+
+def create_flask(ports: Ports) -> Flask:
+    """Return the WSGI application that renders everything but ``/pick`` and health."""
+    app = Flask(__name__)
+    app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True}
+    app.url_map.merge_slashes = False
+    routes = _Routes(ports)
+    app.add_url_rule("/", view_func=routes.status)
+    app.add_url_rule("/metrics", view_func=routes.metrics)
+    app.add_url_rule("/api/v1/targets", view_func=routes.targets)
+    app.add_url_rule("/api/v1/targets/<path:target>", view_func=routes.target)
+    app.add_url_rule("/api/v1/pools", view_func=routes.pools)
+    app.register_error_handler(HTTPException, _error)
+    return app
+
+
+class _Routes:
+    """The views; each method answers one route."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    def metrics(self) -> Response:
+        headers, body = self._ports.exposition(
+            request.headers.get("Accept", ""),
+            request.headers.get("Accept-Encoding", ""),
+            request.args.getlist("name[]"),
+        )
+        return Response(body, headers=list(headers))
+
+    def targets(self) -> Response:
+        selection = self._select(self._ports.snapshot())
+        if isinstance(selection, Problem):
+            return failure(selection)
+        return success([target for pool in self._pools(selection) for target in pool["targets"]])
+
+    def target(self, target: str) -> Response:
+        ports = self._ports
+        view = find(ports.snapshot(), target, request.args.get("pool", ""))
+        if isinstance(view, Problem):
+            return failure(view)
+        transitions = [transition_data(change, ports.clocks) for change in view.transitions]
+        return success(
+            target_data(view, ports.inflight, ports.clocks) | {"transitions": transitions}
+        )
+
+    def pools(self) -> Response:
+        pools = self._ports.snapshot().pools.values()
+        return success([pool_data(pool, self._ports.clocks) for pool in pools])
+
+    def status(self) -> Response:
+        as_json = request.args.get("format") == "json"
+        snapshot = self._ports.snapshot()
+        selection = self._select(snapshot)
+        if isinstance(selection, Problem):
+            return failure(selection) if as_json else plain(selection)
+        if as_json:
+            return success(self._pools(selection))
+        asked = request.args.get("refresh", "")
+        refresh = refresh_seconds(asked)
+        if isinstance(refresh, Problem):
+            return plain(refresh)
+        page = status_page(snapshot, selection, asked, self._ports.inflight, self._ports.clocks)
+        html = render_template(
+            "status.html", page=page, refresh=refresh, version=self._ports.version
+        )
+        return Response(html.encode("utf-8", "replace"), headers=PAGE_HEADERS)
+
+    def _select(self, snapshot: Snapshot) -> Selection | Problem:
+        return select(snapshot, request.args.get("pool", ""), request.args.get("state", ""))
+
+    def _pools(self, selection: Selection) -> list[dict[str, Any]]:
+        inflight, clocks = self._ports.inflight, self._ports.clocks
+        return [
+            pool_data(pool, clocks)
+            | {"targets": [target_data(view, inflight, clocks) for view in targets]}
+            for pool, targets in selection.pools
+        ]
+
+
+def refresh_seconds(value: str) -> int | Problem:
+    """Return the seconds between reloads of the page, 0 for never; 5 when not asked for."""
+    if not value:
+        return 5
+    if len(value) <= 4 and value.isascii() and value.isdecimal() and int(value) <= MAX_REFRESH:
+        return int(value)
+    rule = f"must be a number of seconds from 0 (never) to {MAX_REFRESH}"
+    return Problem(400, "bad_data", f'refresh: {rule}, got "{value}"')
+
+
+def success(data: object) -> Response:
+    """Return the API's answer with ``data``."""
+    return _json({"status": "success", "data": data}, 200)
+
+
+def failure(problem: Problem) -> Response:
+    """Return the API's answer to a request that cannot be served."""
+    error = {"status": "error", "errorType": problem.kind, "error": problem.message}
+    return _json(error, problem.status)
+
+
+def plain(problem: Problem) -> Response:
+    """Return a problem as plain text."""
+    content_type = "text/plain; charset=utf-8"
+    return Response(f"{problem.message}\n", problem.status, content_type=content_type)
+
+
+def _json(data: Mapping[str, object], status: int) -> Response:
+    body = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return Response(body, status, content_type="application/json")
+
+
+def _error(error: HTTPException) -> Response:
+    status = error.code or 500
+    kind = ERROR_TYPES.get(status, "error")
+    problem = Problem(status, kind, error.description or error.name)
+    response = failure(problem) if request.path.startswith(API) else plain(problem)
+    for name, value in error.get_headers(request.environ):
+        if name.lower() == "allow":
+            response.headers[name] = value
+    return response

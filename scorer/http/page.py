@@ -1,0 +1,232 @@
+"""What the status page shows, as words and numbers ready to print.
+
+The template only lays out; every decision about wording is made here, so the page
+can be tested without reading HTML.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from scorer.clocks import Clocks
+from scorer.core.snapshot import PoolView, ScrapeView, SignalView, Snapshot, TargetView
+from scorer.core.vocabulary import SignalName, State
+from scorer.http import words
+from scorer.http.selection import Selection
+from scorer.inflight import InFlight
+
+VISIBLE = 0.05
+"""Points below which a loss is not shown."""
+GAP_WORDS: Mapping[str, str] = {str(gap): text for gap, text in words.GAPS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value in words; ``note`` explains what is not a number."""
+
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of the score bar: ``start`` and ``width`` in points, cause and words."""
+
+    kind: str
+    start: float
+    width: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastScrape:
+    """The last scrape in words; ``error`` is empty when it was good."""
+
+    age: str
+    duration: str
+    error: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One target."""
+
+    view: TargetView
+    engine: str
+    since: str
+    since_time: str
+    reason: str
+    score: str
+    bar: tuple[Segment, ...]
+    bar_label: str
+    losses: tuple[Segment, ...]
+    waiting: Cell
+    running: Cell
+    kv_cache: Cell
+    ttft: Cell
+    errors: Cell
+    scrape: LastScrape | None
+    picks: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One pool: its summary counts the whole pool, its rows are those asked for."""
+
+    pool: PoolView
+    summary: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A filter: what it shows, how many targets it has, and whether it is in force."""
+
+    text: str
+    href: str
+    count: int
+    active: bool
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The whole page."""
+
+    time: str
+    sections: tuple[Section, ...]
+    pool_links: tuple[Link, ...]
+    state_links: tuple[Link, ...]
+    json_href: str
+    still_href: str
+    live_href: str
+
+
+def status_page(
+    snapshot: Snapshot, selection: Selection, refresh: str, inflight: InFlight, clocks: Clocks
+) -> Page:
+    """Return the page of ``selection``; ``refresh`` is kept in every link of the page."""
+    chosen = {"pool": selection.pool, "state": selection.state, "refresh": refresh}
+    return Page(
+        time=clocks.rfc3339(clocks.monotonic()),
+        sections=tuple(
+            Section(pool, summary(pool), tuple(row(view, inflight, clocks) for view in views))
+            for pool, views in selection.pools
+        ),
+        pool_links=pool_links(snapshot, chosen),
+        state_links=state_links(selection, chosen),
+        json_href=href(chosen | {"refresh": "", "format": "json"}),
+        still_href=href(chosen | {"refresh": "0"}),
+        live_href=href(chosen | {"refresh": ""}),
+    )
+
+
+def href(query: Mapping[str, str]) -> str:
+    """Return the address of the page with the parameters of ``query`` that are not empty."""
+    return "./?" + urlencode({name: value for name, value in query.items() if value})
+
+
+def pool_links(snapshot: Snapshot, chosen: Mapping[str, str]) -> tuple[Link, ...]:
+    """Return a filter a pool, and one for all; none when there is no choice."""
+    if len(snapshot.pools) < 2:
+        return ()
+    sizes = {name: len(pool.targets) for name, pool in snapshot.pools.items()}
+    every = Link("all pools", href({**chosen, "pool": ""}), sum(sizes.values()), not chosen["pool"])
+    return (
+        every,
+        *(
+            Link(name, href({**chosen, "pool": name}), size, name == chosen["pool"])
+            for name, size in sizes.items()
+        ),
+    )
+
+
+def state_links(selection: Selection, chosen: Mapping[str, str]) -> tuple[Link, ...]:
+    """Return a filter a state that any target of the selected pools is in, and one for all."""
+    counts = Counter(view.state for pool, _ in selection.pools for view in pool.targets)
+    every = Link("all states", href({**chosen, "state": ""}), counts.total(), not chosen["state"])
+    return (
+        every,
+        *(
+            Link(
+                state, href({**chosen, "state": state}), counts[state], state == chosen["state"],
+                kind=state,
+            )
+            for state in State
+            if counts[state] or state == chosen["state"]
+        ),
+    )  # fmt: skip
+
+
+def summary(pool: PoolView) -> str:
+    """Return how many targets the pool has and how many picks may return, in words."""
+    size = len(pool.targets)
+    targets = "1 target" if size == 1 else f"{words.count(size)} targets"
+    return f"{targets}, {words.count(pool.eligible)} eligible"
+
+
+def row(view: TargetView, inflight: InFlight, clocks: Clocks) -> Row:
+    """Return one target as the page shows it."""
+    bar, losses = score_bar(view)
+    signals = view.signals
+    return Row(
+        view=view,
+        engine=" ".join(filter(None, (view.engine, view.engine_version))),
+        since=words.span(clocks.age(view.state_since)),
+        since_time=clocks.rfc3339(view.state_since),
+        reason=words.REASONS[view.state_reason],
+        score="–" if view.score is None else f"{view.score:.1f}",
+        bar=bar,
+        bar_label=", ".join(segment.label for segment in bar),
+        losses=losses,
+        waiting=signal_cell(signals.get(SignalName.QUEUE), words.count),
+        running=Cell("–" if view.running is None else words.count(view.running)),
+        kv_cache=signal_cell(signals.get(SignalName.KV_CACHE), words.percent),
+        ttft=signal_cell(signals.get(SignalName.TTFT), words.latency),
+        errors=signal_cell(signals.get(SignalName.ERRORS), words.percent),
+        scrape=last_scrape(view.last_scrape, clocks),
+        picks=words.count(inflight.count(view.pool, view.target)),
+    )
+
+
+def score_bar(view: TargetView) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
+    """Return the bar of the score and what it lost, which fill 100 points, and the losses alone.
+
+    The bar keeps the order of the causes, so that it is steady from one reload to the
+    next; the losses come largest first.
+    """
+    if view.score is None:
+        return (), ()
+    bar = [Segment(view.state, 0.0, round(view.score, 2), f"score {view.score:.1f}")]
+    for cause, points in view.points_lost.items():
+        if points >= VISIBLE:
+            start = bar[-1].start + bar[-1].width
+            label = f"{words.CAUSES[cause]} −{points:.1f}"
+            bar.append(Segment(cause, round(start, 2), round(points, 2), label))
+    return tuple(bar), tuple(sorted(bar[1:], key=lambda segment: -segment.width))
+
+
+def signal_cell(signal: SignalView | None, shown: Callable[[float], str]) -> Cell:
+    """Return a signal in words: its value, a dash without traffic, n/a with the reason."""
+    if signal is None:
+        return Cell("n/a")
+    if signal.unavailable is not None:
+        return Cell("n/a", GAP_WORDS.get(signal.unavailable, signal.unavailable))
+    if signal.value is None:
+        return Cell("–", "no traffic to measure")
+    return Cell(shown(signal.value))
+
+
+def last_scrape(scrape: ScrapeView | None, clocks: Clocks) -> LastScrape | None:
+    """Return how the last scrape went, in words; None before the first one ended."""
+    if scrape is None:
+        return None
+    error = words.FAILURES[scrape.reason] if scrape.reason else ""
+    return LastScrape(
+        age=f"{clocks.age(scrape.at):.1f} s",
+        duration=words.latency(scrape.duration),
+        error="" if scrape.ok else error or "failed",
+        detail=scrape.detail,
+    )

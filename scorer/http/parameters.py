@@ -1,0 +1,158 @@
+"""What a pick request asks for, from its query string and ``X-Scorer-*`` headers.
+
+Whichever of the two the operator of the gateway controls wins. On ``/pick`` that is
+the query, since a proxy's subrequest repeats the headers of its client. On
+``/pick/<path>`` path and query are the client's own, so there the headers win. An
+empty value counts as absent: a proxy's unset variable is no request for nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+from scorer.http.ports import Scope
+from scorer.pick_stats import NO_POOL, PickFailure
+
+SHOWN = 64
+"""Characters of a bad value that an error message repeats."""
+
+
+class Format(StrEnum):
+    """Form of a pick's answer."""
+
+    JSON = "json"
+    HEADERS = "headers"
+    TEXT = "text"
+
+
+class PickRequest(NamedTuple):
+    """A well-formed pick request; empty strings are absent parameters."""
+
+    model: str = ""
+    pool: str = ""
+    exclude: frozenset[str] = frozenset()
+    format: Format = Format.JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A pick request that gets no target: HTTP ``status``, ``reason``, and why in words.
+
+    ``pool`` is the pool that refused, :data:`NO_POOL` when none was found.
+    """
+
+    status: int
+    reason: PickFailure
+    message: str
+    pool: str = NO_POOL
+
+
+PLAIN = PickRequest()
+NAMES = frozenset({"model", "pool", "prompt_tokens", "prompt_bytes", "exclude", "format"})
+COUNTS = ("prompt_tokens", "prompt_bytes")
+ACCEPT = "accept"
+HEADERS = {b"accept": ACCEPT} | {
+    f"x-scorer-{name}".replace("_", "-").encode(): name for name in NAMES
+}
+FORMATS = {str(form): form for form in Format}
+MEDIA = {
+    "*/*": Format.JSON,
+    "application/*": Format.JSON,
+    "application/json": Format.JSON,
+    "application/vnd.scorer.headers": Format.HEADERS,
+    "text/*": Format.TEXT,
+    "text/plain": Format.TEXT,
+}
+
+
+def parse(scope: Scope) -> PickRequest | Refused:
+    """Return what the request of an ASGI ``scope`` asks for, or why it is malformed."""
+    query: bytes = scope["query_string"]
+    headers = header_parameters(scope["headers"])
+    if not query and not headers:
+        return PLAIN
+    accept = headers.pop(ACCEPT, "")
+    if not query:
+        return read(headers, accept)
+    if not headers:
+        return read(query_parameters(query), accept)
+    if scope["path"] == "/pick":
+        return read(headers | query_parameters(query), accept)
+    return read(query_parameters(query) | headers, accept)
+
+
+def read(given: Mapping[str, str], accept: str) -> PickRequest | Refused:
+    """Return the request of the parameters ``given``, or the first that is malformed."""
+    for name in COUNTS:
+        value = given.get(name)
+        if value is not None and not (value.isascii() and value.isdecimal()):
+            return malformed(name, "must be a non-negative integer", value)
+    word = given.get("format")
+    answer = FORMATS.get(word) if word else accepted(accept)
+    if answer is None:
+        return malformed("format", f"must be one of {', '.join(FORMATS)}", word or "")
+    return PickRequest(
+        given.get("model", ""), given.get("pool", ""), targets(given.get("exclude", "")), answer
+    )
+
+
+def malformed(name: str, rule: str, value: str) -> Refused:
+    """Return the refusal of a parameter: its name, the rule it breaks, its value."""
+    shown = value if len(value) <= SHOWN else value[:SHOWN] + "…"
+    return Refused(400, PickFailure.BAD_REQUEST, f'{name}: {rule}, got "{shown}"')
+
+
+def targets(value: str) -> frozenset[str]:
+    """Return the targets of a comma list; blanks around them do not count."""
+    return frozenset(part.strip() for part in value.split(",")) if value else frozenset()
+
+
+def header_parameters(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the parameters among the request ``headers``, and ``accept``.
+
+    As in a query, the first of a name that is not empty counts.
+    """
+    found: dict[str, str] = {}
+    for header, value in headers:
+        if header in HEADERS and value:
+            found.setdefault(HEADERS[header], value.decode("utf-8", "replace"))
+    return found
+
+
+def query_parameters(query: bytes) -> dict[str, str]:
+    """Return the parameters of a raw query string; unknown ones are left out."""
+    text = query.decode("utf-8", "replace")
+    if "%" in text or "+" in text:
+        return {name: value for name, value in reversed(parse_qsl(text)) if name in NAMES}
+    found: dict[str, str] = {}
+    for field in text.split("&"):
+        name, _, value = field.partition("=")
+        if value and name in NAMES:
+            found.setdefault(name, value)
+    return found
+
+
+def accepted(accept: str) -> Format:
+    """Return the form that an ``Accept`` header likes best; JSON when it names none."""
+    best, best_quality = Format.JSON, 0.0
+    for item in accept.split(","):
+        media, *options = item.lower().split(";")
+        answer = MEDIA.get(media.strip())
+        weight = quality(options)
+        if answer is not None and weight > best_quality:
+            best, best_quality = answer, weight
+    return best
+
+
+def quality(options: Iterable[str]) -> float:
+    """Return the ``q`` of a media type's options: 1 without one, 0 for nonsense."""
+    for option in options:
+        name, _, value = option.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0

@@ -1,0 +1,56 @@
+"""The part of a snapshot that a URL asks for: ``?pool=`` and ``?state=``."""
+
+from dataclasses import dataclass
+
+from scorer.core.snapshot import PoolView, Snapshot, TargetView
+from scorer.core.vocabulary import State
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a request cannot be answered: HTTP ``status``, kind and sentence."""
+
+    status: int
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Pools with those of their targets that were asked for; empty strings ask for all."""
+
+    pool: str
+    state: str
+    pools: tuple[tuple[PoolView, tuple[TargetView, ...]], ...]
+
+
+def select(snapshot: Snapshot, pool: str, state: str) -> Selection | Problem:
+    """Return what ``pool`` and ``state`` select, or which of the two does not exist."""
+    if pool and pool not in snapshot.pools:
+        known = ", ".join(snapshot.pools)
+        return Problem(404, "not_found", f'pool: must be one of {known}, got "{pool}"')
+    if state and state not in STATES:
+        return Problem(400, "bad_data", f'state: must be one of {", ".join(State)}, got "{state}"')
+    pools = [snapshot.pools[pool]] if pool else snapshot.pools.values()
+    return Selection(pool, state, tuple((view, _in_state(view, state)) for view in pools))
+
+
+STATES = frozenset(str(state) for state in State)
+
+
+def _in_state(pool: PoolView, state: str) -> tuple[TargetView, ...]:
+    return tuple(view for view in pool.targets if not state or view.state == state)
+
+
+def find(snapshot: Snapshot, target: str, pool: str) -> TargetView | Problem:
+    """Return the one target of that name; ``pool`` decides when several pools have it."""
+    selection = select(snapshot, pool, "")
+    if isinstance(selection, Problem):
+        return selection
+    found = [view for _, views in selection.pools for view in views if view.target == target]
+    if not found:
+        return Problem(404, "not_found", f'target: no such target, got "{target}"')
+    if len(found) > 1:
+        names = ", ".join(view.pool for view in found)
+        return Problem(400, "bad_data", f"pool: must be given, as several have it ({names})")
+    return found[0]

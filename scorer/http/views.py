@@ -1,0 +1,102 @@
+"""The published view as JSON data: plain dicts of strict JSON values.
+
+Times are RFC 3339 in UTC, durations and ages seconds, scores and points 0-100. A
+value that is not a finite number is null: no client meets ``NaN``.
+"""
+
+import math
+from collections import Counter
+from typing import Any
+
+from scorer.clocks import Clocks
+from scorer.core.snapshot import PoolView, ScrapeView, SignalView, TargetView, Transition
+from scorer.core.vocabulary import State
+from scorer.inflight import InFlight
+
+Data = dict[str, Any]
+DIGITS = 4
+
+
+def number(value: float | None) -> float | None:
+    """Return ``value`` to four decimals, None when it is not a finite number."""
+    return None if value is None or not math.isfinite(value) else round(value, DIGITS)
+
+
+def target_data(view: TargetView, inflight: InFlight, clocks: Clocks) -> Data:
+    """Return one target as ``/api/v1/targets`` shows it."""
+    return {
+        "target": view.target,
+        "pool": view.pool,
+        "url": view.url,
+        "engine": view.engine,
+        "engine_version": view.engine_version,
+        "mapping": view.mapping,
+        "model_names": list(view.model_names),
+        "score": number(view.score),
+        "raw_score": number(view.raw_score),
+        "state": view.state,
+        "state_since": clocks.rfc3339(view.state_since),
+        "state_reason": view.state_reason,
+        "eligible": view.eligible,
+        "weight": number(view.weight),
+        "warmup_ratio": number(view.warmup_ratio),
+        "confidence": number(view.confidence),
+        "points_lost": {cause: number(points) for cause, points in view.points_lost.items()},
+        "signals": {name: signal_data(signal, clocks) for name, signal in view.signals.items()},
+        "running": number(view.running),
+        "picks": inflight.count(view.pool, view.target),
+        "restarts": view.restarts,
+        "last_scrape": scrape_data(view.last_scrape, clocks),
+    }
+
+
+def signal_data(signal: SignalView, clocks: Clocks) -> Data:
+    """Return a signal's value, age and source, or the reason why it is unavailable."""
+    if not signal.available:
+        return {"unavailable": signal.unavailable}
+    age = None if signal.at is None else number(clocks.age(signal.at))
+    return {"value": number(signal.value), "age": age, "source": signal.source}
+
+
+def scrape_data(scrape: ScrapeView | None, clocks: Clocks) -> Data | None:
+    """Return how the last scrape went; None before the first one ended."""
+    if scrape is None:
+        return None
+    return {
+        "ok": scrape.ok,
+        "age": number(clocks.age(scrape.at)),
+        "duration": number(scrape.duration),
+        "reason": scrape.reason,
+        "detail": scrape.detail,
+    }
+
+
+def transition_data(transition: Transition, clocks: Clocks) -> Data:
+    """Return one state change."""
+    return {
+        "at": clocks.rfc3339(transition.at),
+        "from": transition.before,
+        "to": transition.after,
+        "reason": transition.reason,
+    }
+
+
+def pool_data(pool: PoolView, clocks: Clocks) -> Data:
+    """Return one pool as ``/api/v1/pools`` shows it; ``targets`` is how many it has."""
+    return {
+        "pool": pool.name,
+        "models": list(pool.models),
+        "targets": len(pool.targets),
+        "states": state_counts(pool),
+        "eligible": pool.eligible,
+        "panic": pool.panic,
+        "scored": pool.scored,
+        "judged_at": clocks.rfc3339(pool.judged_at),
+        "score_thresholds": {name: number(at) for name, at in pool.score_thresholds.items()},
+    }
+
+
+def state_counts(pool: PoolView) -> dict[State, int]:
+    """Return how many targets of the pool are in each state; every state is there."""
+    counts = Counter(view.state for view in pool.targets)
+    return {state: counts[state] for state in State}

@@ -1,0 +1,109 @@
+"""The listener and the signals: serves a daemon until it is told to stop.
+
+SIGTERM and SIGINT stop accepting, finish the requests under way and end with 0.
+SIGHUP reloads, in a thread, because reading a file may block and picks may not wait.
+"""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+
+import structlog
+import uvicorn
+import uvloop
+
+from scorer.daemon import Daemon
+
+logger = structlog.stdlib.get_logger(__name__)
+
+BACKLOG = 2048
+KEEP_ALIVE = 75
+"""Seconds an idle connection is kept: longer than proxies keep theirs, so that it is
+they who close, and no request meets a connection that is being closed."""
+FINISH_WITHIN = 5
+"""Seconds that requests under way get when the daemon stops."""
+SWITCH_INTERVAL = 0.0005
+"""Seconds a thread may keep the interpreter: the default of 5 ms would let a busy
+scrape thread delay picks by that much."""
+
+
+class ListenError(Exception):
+    """The listen address cannot be used."""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handling, which would end the process by the signal."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to :func:`serve`."""
+        yield
+
+
+def listen(address: str) -> socket.socket:
+    """Return a socket bound to ``host:port``; ListenError says why that is not possible.
+
+    An empty host means every IPv4 address.
+    """
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, int(port)))
+    except OSError as error:
+        sock.close()
+        message = f"cannot listen on {address}: {error.strerror or error}"
+        raise ListenError(message) from None
+    sock.set_inheritable(True)
+    return sock
+
+
+def serve(daemon: Daemon, sock: socket.socket) -> None:
+    """Run the daemon on a bound socket until SIGTERM or SIGINT."""
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(daemon, sock))
+
+
+async def _serve(daemon: Daemon, sock: socket.socket) -> None:
+    server = _Server(
+        uvicorn.Config(
+            daemon.asgi,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE,
+            timeout_graceful_shutdown=FINISH_WITHIN,
+        )
+    )
+    loop = asyncio.get_running_loop()
+    reloads: set[asyncio.Future[bool]] = set()
+
+    def stop(name: str) -> None:
+        logger.info("Scorer is stopping", signal=name)
+        daemon.stopping = server.should_exit = True
+
+    def reload() -> None:
+        running = asyncio.ensure_future(asyncio.to_thread(daemon.reload))
+        reloads.add(running)
+        running.add_done_callback(reloads.discard)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, signal.Signals(number).name)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    daemon.start()
+    try:
+        logger.info("Listening", address="{}:{}".format(*sock.getsockname()[:2]))
+        await server.serve(sockets=[sock])
+    finally:
+        daemon.stop()
+    logger.info("Scorer stopped")

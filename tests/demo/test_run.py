@@ -1,0 +1,151 @@
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scorer.config import load_config
+from scorer.demo.run import config_text, run_demo, welcome
+
+ANY_PORT = "127.0.0.1:0"
+
+
+@contextmanager
+def demo(*arguments: str):
+    """Run ``scorer demo`` for the length of a ``with`` block; its output is one pipe."""
+    command = [sys.executable, "-m", "scorer", "demo", "--web.listen-address", ANY_PORT]
+    with subprocess.Popen(
+        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def read_until(process, text: str) -> str:
+    """Return the first line of the output that has ``text`` in it."""
+    for line in process.stdout:
+        if text in line:
+            return line
+    pytest.fail(f"the demo ended without saying {text!r}")
+
+
+@pytest.fixture(scope="module")
+def output() -> tuple[int, str]:
+    """Run the demo for 22 seconds; return its exit code and all it printed."""
+    with demo("--duration", "22s") as process:
+        text, _ = process.communicate(timeout=90)
+        return process.returncode, text
+
+
+def scores(text: str, engine: str) -> list[float]:
+    """Return the scores of an engine in the order of the reports."""
+    return [
+        float(found) for found in re.findall(rf"^  {engine} +([\d.]+) [█·]", text, re.MULTILINE)
+    ]
+
+
+@pytest.mark.system
+def test_the_demo_ends_by_itself_with_0(output):
+    """A duration is a clean stop."""
+    assert output[0] == 0
+
+
+@pytest.mark.system
+def test_the_demo_says_where_to_look(output):
+    """Status page, metrics and pick, at the address that was found free."""
+    pattern = r"http://(127\.0\.0\.1:\d+)/\n.*http://\1/metrics\n.*'http://\1/pick\?"
+    assert re.search(pattern, output[1])
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("engine", ["engine 1", "engine 2", "engine 3", "engine 4"])
+def test_every_engine_is_reported_every_two_seconds(output, engine):
+    """Eight reports at least in 22 seconds."""
+    assert len(scores(output[1], engine)) >= 8
+
+
+@pytest.mark.system
+def test_scores_move(output):
+    """The engine that gets the documents loses at least 10 points."""
+    seen = scores(output[1], "engine 3")
+    assert max(seen) - min(seen) >= 10
+
+
+@pytest.mark.system
+def test_events_are_told(output):
+    """The reader learns why the score falls."""
+    assert "engine 3 gets a pile of long documents behind the scorer's back" in output[1]
+
+
+@pytest.mark.system
+def test_no_request_is_lost(output):
+    """Every request of the client got a pick and an answer."""
+    assert not re.search(r"broken off|failed|without a pick|not sent", output[1])
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_everything_with_0(number):
+    """The daemon's port is free again when the demo has ended."""
+    with demo() as process:
+        page = read_until(process, "status page")
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    port = int(page.rstrip("/\n").rsplit(":", 1)[1])
+    with socket.socket() as probe:
+        assert (process.returncode, probe.connect_ex(("127.0.0.1", port)) != 0) == (0, True)
+
+
+@pytest.mark.system
+def test_a_daemon_that_dies_ends_the_demo_with_1():
+    """It says so and shows the end of the daemon's log."""
+    with demo() as process:
+        read_until(process, "Ctrl-C")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        [daemon] = children
+        os.kill(int(daemon), signal.SIGKILL)
+        text, _ = process.communicate(timeout=60)
+    assert (process.returncode, "the daemon ended with exit code -9" in text) == (1, True)
+
+
+@pytest.mark.system
+def test_a_reader_that_leaves_ends_the_demo_quietly():
+    """As after `scorer demo | head -1`."""
+    with demo() as process:
+        read_until(process, "starting")
+        process.stdout.close()
+        assert process.wait(timeout=60) == 0
+
+
+def test_an_address_in_use_ends_the_demo_with_1(capsys):
+    """Before anything is started, with the address and what to do."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code = run_demo(listen=address, duration=1.0, rate=1.0, engines=2)
+    assert code == 1
+    assert f"cannot listen on {address}: Address already in use" in capsys.readouterr().err
+
+
+def test_the_configuration_is_one_the_daemon_accepts(tmp_path):
+    """One pool with the engines as its targets."""
+    path = tmp_path / "scorer.yml"
+    path.write_text(config_text(["127.0.0.1:1001", "127.0.0.1:1002"]))
+    load_config(path)
+    [pool] = yaml.safe_load(path.read_text())["pools"]
+    assert pool["static_configs"] == [{"targets": ["127.0.0.1:1001", "127.0.0.1:1002"]}]
+
+
+def test_the_welcome_names_every_engine(tmp_path):
+    """So that their pages can be looked at."""
+    text = "\n".join(welcome("127.0.0.1:9808", ["h:1", "h:2"], tmp_path / "daemon.log"))
+    assert ("http://h:1/metrics" in text, "http://h:2/metrics" in text) == (True, True)

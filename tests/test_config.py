@@ -1,0 +1,118 @@
+"""The configuration file: what it means, and what each mistake is told."""
+
+from pathlib import Path
+
+import pytest
+
+from scorer.config import Config, load_config, parse_config
+from scorer.config_errors import ConfigError
+from scorer.core.curves import Shape
+
+BAD = sorted(Path(__file__).parent.glob("data/config/bad-*.yml"))
+ONE_POOL = "pools: [{name: chat, static_configs: [{targets: ['10.0.0.1:8000']}]}]"
+
+
+def problems(text: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as error:
+        parse_config(text)
+    return error.value.problems
+
+
+def pool(line: str) -> Config:
+    """Return a configuration with one pool that has one more line."""
+    targets = "static_configs: [{targets: ['10.0.0.1:8000']}]"
+    return parse_config(f"pools:\n  - name: chat\n    {targets}\n    {line}\n")
+
+
+@pytest.mark.parametrize("path", BAD, ids=[path.stem for path in BAD])
+def test_bad_file_is_told_exactly_what_is_wrong(path: Path) -> None:
+    """Each file says in its first lines which problems it must be refused with."""
+    wanted = [
+        line.removeprefix("#! ") for line in path.read_text().splitlines() if line.startswith("#! ")
+    ]
+    with pytest.raises(ConfigError) as error:
+        load_config(path)
+    assert list(error.value.problems) == wanted
+
+
+def test_smallest_file_has_the_documented_defaults() -> None:
+    """One pool with one target is enough."""
+    config = parse_config(ONE_POOL)
+    assert config.web.listen_address == "0.0.0.0:9808"
+    assert config.interval(config.pools[0]) == 1.0
+    assert config.timeout(config.pools[0]) == 0.8
+
+
+def test_pool_may_scrape_at_its_own_pace() -> None:
+    """A pool's interval and deadline win over the global ones."""
+    config = pool("scrape_interval: 5s\n    scrape_timeout: 4s")
+    assert (config.interval(config.pools[0]), config.timeout(config.pools[0])) == (5.0, 4.0)
+
+
+def test_signals_become_score_parameters() -> None:
+    """Weights, ceilings, slope, knee and curve reach the formula."""
+    signals = (
+        "signals: {ttft: {weight: 0.5, ceiling: 500ms, curve: linear}, "
+        "errors: {weight: 0.3, slope: 10}, queue: {weight: 0.2, ceiling: 8, kv_knee: 0.7}}"
+    )
+    params = pool(signals).pools[0].score_params()
+    assert (params.ttft_weight, params.errors_weight, params.queue_weight) == (0.5, 0.3, 0.2)
+    assert (params.ttft.ceiling, params.ttft.shape) == (0.5, Shape.LINEAR)
+    assert (params.errors.ceiling, params.queue.ceiling, params.kv_cache.knee) == (0.1, 8.0, 0.7)
+
+
+def test_target_listed_twice_is_one_target() -> None:
+    """Spellings of one address are one target, the first one's place is kept."""
+    config = parse_config(
+        "pools: [{name: chat, static_configs: [{targets: ['b:2', 'a:1']}, {targets: ['B:2/']}]}]"
+    )
+    assert [address.name for address in config.pools[0].addresses()] == ["b:2", "a:1"]
+
+
+def test_model_served_by_two_pools_is_warned_about() -> None:
+    """The pool that comes second is told that the first gets its requests."""
+    config = parse_config(
+        "pools:\n"
+        "- {name: a, models: ['llama-*'], static_configs: [{targets: ['a:1']}]}\n"
+        "- {name: b, models: [llama-8b], static_configs: [{targets: ['b:1']}]}\n"
+    )
+    assert config.warnings() == [
+        "pools[1].models: llama-8b is served by pool a too, which comes first and gets its requests"
+    ]
+
+
+def test_pool_without_targets_is_warned_about() -> None:
+    """An empty list of targets is allowed and probably not meant."""
+    config = parse_config("pools: [{name: a, static_configs: [{targets: []}]}]")
+    assert config.warnings() == ["pools[0].static_configs: names no target"]
+
+
+def test_unreadable_file_says_why(tmp_path: Path) -> None:
+    """A missing file and a folder are told apart."""
+    with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
+        load_config(tmp_path / "none.yml")
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load_config(tmp_path)
+
+
+def test_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 are no configuration."""
+    path = tmp_path / "binary.yml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+        load_config(path)
+
+
+def test_long_values_are_cut_in_messages() -> None:
+    """An error quotes at most 60 characters of a value."""
+    [problem] = problems(ONE_POOL.replace("10.0.0.1:8000", "x" * 500))
+    assert problem.endswith("x…")
+    assert len(problem) < 160
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:9808", "[::1]:0", ":9808", "localhost:80"])
+def test_listen_addresses(address: str) -> None:
+    """Host and port, the host may be empty, IPv6 in brackets."""
+    assert parse_config(f"web: {{listen_address: '{address}'}}\n{ONE_POOL}").web.listen_address == (
+        address
+    )

@@ -1,0 +1,133 @@
+"""The scheduler: phases, hanging jobs, clocks that jump."""
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scorer import scheduler as module
+from scorer.scheduler import Scheduler, SteadyTrigger
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def scheduler() -> Iterator[Scheduler]:
+    """Return a running scheduler that is stopped at the end."""
+    scheduler = Scheduler()
+    scheduler.start()
+    yield scheduler
+    scheduler.stop()
+
+
+class Counter:
+    """A job that counts its runs and lets a test wait for one."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self._changed = threading.Condition()
+
+    def __call__(self) -> None:
+        with self._changed:
+            self.runs += 1
+            self._changed.notify_all()
+
+    def wait_for(self, runs: int, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self.runs >= runs, seconds)
+
+
+def test_trigger_that_is_on_time_adds_the_interval() -> None:
+    """The next run is one interval after the last one."""
+    trigger = SteadyTrigger(seconds=1, start_date=NOON, timezone=UTC)
+    assert trigger.get_next_fire_time(NOON, NOON) == NOON + timedelta(seconds=1)
+
+
+def test_trigger_that_is_ten_years_behind_skips_to_the_future_in_phase() -> None:
+    """A step forward is one late run, not three hundred million."""
+    trigger = SteadyTrigger(seconds=1, start_date=NOON, timezone=UTC)
+    later = NOON + timedelta(days=3650, milliseconds=300)
+    assert trigger.get_next_fire_time(NOON, later) == later + timedelta(milliseconds=700)
+
+
+def test_phases_of_many_jobs_are_spread() -> None:
+    """Of 100 jobs, every tenth of the interval gets 8 to 12."""
+    scheduler = Scheduler()
+    for index in range(100):
+        scheduler.every(f"job {index}", 1.0, lambda: None)
+    tenths = [int(job.phase * 10) for job in scheduler._jobs.values()]
+    assert all(8 <= tenths.count(tenth) <= 12 for tenth in range(10))
+
+
+def test_hanging_job_delays_no_other(scheduler: Scheduler) -> None:
+    """With twenty jobs that hang, a good one keeps its pace."""
+    release, good = threading.Event(), Counter()
+    for index in range(20):
+        scheduler.every(f"hung {index}", 0.1, lambda: release.wait(30) and None)
+    scheduler.every("good", 0.1, good)
+    try:
+        assert good.wait_for(10, 5.0)
+    finally:
+        release.set()
+
+
+def test_run_that_overlaps_is_skipped_and_counted(scheduler: Scheduler) -> None:
+    """A job that is still running is not started again; the skip is told."""
+    release, missed = threading.Event(), Counter()
+    scheduler.every("slow", 0.1, lambda: release.wait(30) and None, missed=missed)
+    try:
+        assert missed.wait_for(3, 5.0)
+    finally:
+        release.set()
+
+
+def test_job_that_fails_goes_on(scheduler: Scheduler) -> None:
+    """An exception ends one run, not the job."""
+    counter = Counter()
+
+    def fail() -> None:
+        counter()
+        raise RuntimeError("boom")
+
+    scheduler.every("failing", 0.1, fail)
+    assert counter.wait_for(3, 5.0)
+
+
+def test_removed_job_runs_no_more(scheduler: Scheduler) -> None:
+    """After its removal a job is gone."""
+    counter, other = Counter(), Counter()
+    scheduler.every("gone", 0.1, counter)
+    assert counter.wait_for(1, 5.0)
+    scheduler.remove("gone")
+    runs = counter.runs
+    scheduler.every("other", 0.1, other)
+    assert other.wait_for(5, 5.0)
+    assert counter.runs <= runs + 1
+    assert scheduler.names == {"other"}
+
+
+@pytest.mark.parametrize("step", [timedelta(days=-365), timedelta(days=365), timedelta(hours=1)])
+def test_wall_clock_step_stops_nothing(monkeypatch: pytest.MonkeyPatch, step: timedelta) -> None:
+    """After the wall clock is set, jobs run on within two seconds."""
+    real_now, real_time, moved = datetime.now, time.time, timedelta()
+
+    class SteppedDatetime(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:
+            return real_now(tz) + moved  # type: ignore[arg-type]
+
+    for name in ("apscheduler.schedulers.base", "apscheduler.executors.base"):
+        monkeypatch.setattr(f"{name}.datetime", SteppedDatetime)
+    monkeypatch.setattr(module, "datetime", SteppedDatetime)
+    monkeypatch.setattr(module.time, "time", lambda: real_time() + moved.total_seconds())
+    scheduler, counter = Scheduler(), Counter()
+    scheduler.every("job", 0.2, counter)
+    scheduler.start()
+    try:
+        assert counter.wait_for(3, 5.0)
+        moved = step
+        assert counter.wait_for(counter.runs + 5, 4.0)
+    finally:
+        scheduler.stop()
