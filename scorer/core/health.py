@@ -7,7 +7,6 @@ memory means, the score and the state, is decided in :mod:`scorer.core.judge`.
 """
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from scorer.core.deltas import CounterDelta, HistogramDelta, OutcomeDelta
@@ -183,14 +182,3 @@ class TargetHealth:
         if before is not None and after is not None and abs(after - before) > RESTART_TOLERANCE:
             return True
         return self._progress_delta.went_back(samples.progress)
-
-
-def median(values: Iterable[float]) -> float | None:
-    """Return the median, or None of nothing."""
-    ordered = sorted(values)
-    if not ordered:
-        return None
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2.0

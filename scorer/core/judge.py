@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scorer.core.damping import rise
-from scorer.core.health import TargetHealth, median
+from scorer.core.health import TargetHealth
+from scorer.core.medians import median, median_of_others
 from scorer.core.score import RawScore, Signals, raw_score
 from scorer.core.snapshot import Transition
 from scorer.core.vocabulary import Cause, Reason, State
@@ -47,13 +48,18 @@ class Judgement:
     transition: Transition | None
 
 
-def pool_ttft(targets: Sequence[TargetHealth], now: float) -> float | None:
-    """Return the median TTFT in seconds of the targets observed lately, None if there is none."""
-    return median(
+def recent_ttfts(targets: Sequence[TargetHealth], now: float) -> list[float]:
+    """Return the TTFTs in seconds, ascending, of the targets observed lately."""
+    return sorted(
         health.ttft.value
         for health in targets
         if health.ttft.value is not None and health.ttft.seen_within(TTFT_RECENT, now)
     )
+
+
+def pool_ttft(targets: Sequence[TargetHealth], now: float) -> float | None:
+    """Return the median TTFT in seconds of the targets observed lately, None if there is none."""
+    return median(recent_ttfts(targets, now))
 
 
 def judge_pool(
@@ -64,11 +70,11 @@ def judge_pool(
     ``outstanding`` tells the picks of a target that its engine's numbers do not
     contain; with any, the target is not idle.
     """
-    reference = pool_ttft(targets, now)
+    ttfts = recent_ttfts(targets, now)
     raws: list[RawScore | None] = []
     blind: list[tuple[int, Signals]] = []
     for index, health in enumerate(targets):
-        _settle(health, now, reference, outstanding)
+        _settle(health, now, ttfts, outstanding)
         signals = read_signals(health, now)
         if signals is not None and signals.blind:
             blind.append((index, signals))
@@ -77,7 +83,7 @@ def judge_pool(
             if signals is None or signals.blind
             else raw_score(signals, health.params, pool_median=None)
         )
-    known = [raw.score for raw in raws if raw is not None]
+    known = sorted(raw.score for raw in raws if raw is not None)
     for index, signals in blind:
         raws[index] = raw_score(signals, targets[index].params, pool_median=median(known))
     return [_judge(health, raw, now) for health, raw in zip(targets, raws, strict=True)]
@@ -103,15 +109,20 @@ def read_signals(health: TargetHealth, now: float) -> Signals | None:
 def _settle(
     health: TargetHealth,
     now: float,
-    reference: float | None,
+    ttfts: Sequence[float],
     outstanding: Callable[[TargetHealth], int],
 ) -> None:
-    """Decay the TTFT of an idle target; leave that of a busy or unseen one alone."""
-    if health.idle and not health.unreachable and outstanding(health) == 0:
-        fallback = health.params.ttft.ceiling / 4.0
-        health.ttft.decay(now, fallback if reference is None else reference)
-    else:
-        health.ttft.hold(now)
+    """Decay the TTFT of an idle target; leave that of a busy or unseen one alone.
+
+    The reference is what the others show: a target must not hold itself up.
+    """
+    ttft = health.ttft
+    if not health.idle or health.unreachable or outstanding(health) > 0:
+        ttft.hold(now)
+        return
+    own = ttft.value if ttft.seen_within(TTFT_RECENT, now) else None
+    others = median_of_others(ttfts, own)
+    ttft.decay(now, health.params.ttft.ceiling / 4.0 if others is None else others)
 
 
 def _judge(health: TargetHealth, raw: RawScore | None, now: float) -> Judgement:

@@ -136,7 +136,7 @@ def _line(name: str, text: str) -> str:
 def _date(seconds: float) -> str:
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%FT%TZ}"
-    except (OverflowError, ValueError):
+    except (OSError, OverflowError, ValueError):
         return f"{seconds:g} seconds since 1970"
 
 

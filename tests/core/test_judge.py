@@ -172,11 +172,19 @@ def test_idle_target_recovers_towards_its_pool() -> None:
     fast.apply(scrape(page(ttft=(1, 0.1)), 3.0))
     slow.apply(scrape(page(ttft=(1, 3.0)), 3.0))
     judge(slow, 3.0, fast)
-    before = slow.ttft.value
+    assert slow.ttft.value == 3.0
     judge(slow, 13.0, fast)
-    assert before is not None
-    assert slow.ttft.value is not None
-    assert slow.ttft.value < before
+    assert slow.ttft.value == pytest.approx(0.1 + 2.9 / 2)
+
+
+def test_idle_target_does_not_hold_itself_up() -> None:
+    """The only target with observations recovers too, towards a quarter of the ceiling."""
+    silent, slow = settled(target("b:1")), settled(target())
+    slow.apply(scrape(page(ttft=(1, 4.0)), 3.0))
+    judge(slow, 3.0, silent)
+    assert slow.ttft.value == 4.0
+    judge(slow, 13.0, silent)
+    assert slow.ttft.value == pytest.approx(0.5 + 3.5 / 2)
 
 
 def test_target_with_picks_under_way_is_not_idle() -> None:

@@ -134,6 +134,13 @@ def test_silent_tls_handshake_ends_at_the_deadline(serve, fetch):
     assert got.reason is ScrapeFailure.TIMEOUT
 
 
+def test_clock_decides_when_the_time_is_up(serve, fetch, answer):
+    """The deadline is read from the clock that was given, not from the sockets' patience."""
+    ticks = iter([0.0, 0.1])
+    got = fetch(serve(answer(PAGE)).url, 5.0, clock=lambda: next(ticks, 6.0))
+    assert got.reason is ScrapeFailure.TIMEOUT
+
+
 def test_redirects_share_one_deadline(serve, fetch, answer):
     """Redirects that each take half the timeout do not add up to more than it."""
     there = answer(status="307 Temporary Redirect", location="/metrics")
