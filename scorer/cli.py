@@ -13,8 +13,9 @@ from typing import Any, NoReturn
 import click
 
 from scorer import __version__, logs
-from scorer.config import Config, load_config, parse_listen_address
-from scorer.config_errors import ConfigError
+from scorer.config import Config, load_config
+from scorer.config.errors import ConfigError
+from scorer.config.types import parse_listen_address
 from scorer.daemon import Daemon
 from scorer.demo.run import run_demo
 from scorer.doctor import run_doctor

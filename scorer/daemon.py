@@ -17,8 +17,9 @@ import structlog
 from exporters.prometheus import Inputs, build_exposition
 from scorer import __version__
 from scorer.clocks import Clocks
-from scorer.config import Config, PoolConfig, load_config
-from scorer.config_errors import ConfigError
+from scorer.config import Config, load_config
+from scorer.config.errors import ConfigError
+from scorer.config.pool import PoolConfig
 from scorer.core.health import TargetHealth
 from scorer.core.samples import Scrape
 from scorer.cycle import Cycle

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from scorer.config import PoolConfig
+from scorer.config.pool import PoolConfig
 from scorer.core.health import TargetHealth, TargetId
 from scorer.core.params import ScoreParams
 from scorer.core.samples import Scrape

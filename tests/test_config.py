@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from scorer.config import Config, load_config, parse_config
-from scorer.config_errors import ConfigError
+from scorer.config.errors import ConfigError
 from scorer.core.curves import Shape
 
 BAD = sorted(Path(__file__).parent.glob("data/config/bad-*.yml"))

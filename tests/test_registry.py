@@ -3,7 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
-from scorer.config import PoolConfig, parse_config
+from scorer.config import parse_config
+from scorer.config.pool import PoolConfig
 from scorer.core.health import TargetId
 from scorer.core.samples import Page, ScrapeFailed
 from scorer.core.vocabulary import State

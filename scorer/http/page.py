@@ -181,11 +181,11 @@ def row(view: TargetView, inflight: InFlight, clocks: Clocks) -> Row:
         bar=bar,
         bar_label=", ".join(segment.label for segment in bar),
         losses=losses,
-        waiting=signal_cell(signals.get(SignalName.QUEUE), words.count),
+        waiting=signal_cell(signals[SignalName.QUEUE], words.count),
         running=Cell("–" if view.running is None else words.count(view.running)),
-        kv_cache=signal_cell(signals.get(SignalName.KV_CACHE), words.percent),
-        ttft=signal_cell(signals.get(SignalName.TTFT), words.latency),
-        errors=signal_cell(signals.get(SignalName.ERRORS), words.percent),
+        kv_cache=signal_cell(signals[SignalName.KV_CACHE], words.percent),
+        ttft=signal_cell(signals[SignalName.TTFT], words.latency),
+        errors=signal_cell(signals[SignalName.ERRORS], words.percent),
         scrape=last_scrape(view.last_scrape, clocks),
         picks=words.count(inflight.count(view.pool, view.target)),
     )
@@ -208,10 +208,8 @@ def score_bar(view: TargetView) -> tuple[tuple[Segment, ...], tuple[Segment, ...
     return tuple(bar), tuple(sorted(bar[1:], key=lambda segment: -segment.width))
 
 
-def signal_cell(signal: SignalView | None, shown: Callable[[float], str]) -> Cell:
+def signal_cell(signal: SignalView, shown: Callable[[float], str]) -> Cell:
     """Return a signal in words: its value, a dash without traffic, n/a with the reason."""
-    if signal is None:
-        return Cell("n/a")
     if signal.unavailable is not None:
         return Cell("n/a", GAP_WORDS.get(signal.unavailable, signal.unavailable))
     if signal.value is None:

@@ -96,7 +96,7 @@ class _TimedResponse(http.client.HTTPResponse):
 def _resolved(host: str, port: int) -> list[str]:
     """Return the numeric addresses of ``host``; the system's resolver keeps its own time."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
         raise socket.gaierror(socket.EAI_NONAME, "not a host name") from error
     return [str(address[0]) for *_, address in found]

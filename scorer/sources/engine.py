@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from scorer.core.samples import Page, ScrapeFailed
 from scorer.core.vocabulary import ScrapeFailure
-from scorer.sources.failures import failed
+from scorer.sources.failures import failed, without_userinfo
 from scorer.sources.fetch import Fetcher
 from scorer.sources.mapping import read_page
 from scorer.sources.schema import Mapping, load_mappings
@@ -31,6 +31,7 @@ class EngineSource:
         self._fetcher = Fetcher(url, timeout, clock=clock)
         self._models = tuple(models)
         self._mappings = load_mappings() if mappings is None else tuple(mappings)
+        self._shown = without_userinfo(url)
         self._surprised = False
 
     def scrape(self) -> Page | ScrapeFailed:
@@ -40,7 +41,7 @@ class EngineSource:
         except Exception as error:
             if not self._surprised:
                 self._surprised = True
-                logger.exception("scrape failed unexpectedly")
+                logger.exception("scrape of %s failed unexpectedly", self._shown)
             return failed(ScrapeFailure.PARSE, f"unexpected {type(error).__name__}: {error}")
 
     def _scrape(self) -> Page | ScrapeFailed:

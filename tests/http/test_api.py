@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -165,6 +166,13 @@ def test_unknown_target_is_404():
     assert response.get_json()["error"] == 'target: no such target, got "10.9.9.9:1"'
 
 
+def test_one_target_of_an_unknown_pool_is_404():
+    """A pool that does not exist is named before its targets are looked for."""
+    response = get("/api/v1/targets/10.0.0.1:8000?pool=x", chat(1))
+    assert response.status_code == 404
+    assert response.get_json()["error"] == 'pool: must be one of chat, got "x"'
+
+
 def test_target_of_two_pools_needs_the_pool():
     """A target in two pools is two things; the answer asks which."""
     response = get("/api/v1/targets/a:1", pool(target("a:1")), pool(target("a:1", "b"), name="b"))
@@ -241,3 +249,15 @@ def test_metrics_pass_on_what_was_asked():
     )
     assert asked == [("x/y", "gzip", ["a", "b"])]
     assert (response.data, response.content_type) == (b"up 1\n", "text/plain; version=0.0.4")
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "http-api.md"
+
+
+@pytest.mark.parametrize("path", ["/api/v1/targets/a:1", "/api/v1/pools"])
+def test_every_key_is_documented(path):
+    """docs/http-api.md names every key of a target and of a pool."""
+    shown = data(path, pool(target("a:1")))
+    keys = shown if isinstance(shown, dict) else shown[0]
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert [key for key in keys if f"`{key}`" not in text] == []

@@ -82,6 +82,14 @@ def test_snapshot_with_the_same_globs_keeps_what_is_known():
     assert set(router._pools) == {"llama-3", "mistral-7b"}
 
 
+def test_known_model_is_not_matched_again():
+    """A model asked for twice is matched once."""
+    router = Router()
+    first = router.pool_of(BOTH, "llama-3")
+    router._globs = ()
+    assert router.pool_of(BOTH, "llama-3") == first == "chat"
+
+
 def test_made_up_models_are_bounded():
     """A flood of unknown models does not grow memory."""
     router = Router()

@@ -35,6 +35,12 @@ def page(path, *pools):
     return response.get_data(as_text=True)
 
 
+def asset(path):
+    """Return status and text of a static file."""
+    with get(path) as response:
+        return response.status_code, response.get_data(as_text=True)
+
+
 def shown(view):
     """Return the row of a target."""
     return row(view, InFlight(), frozen_clocks())
@@ -162,8 +168,8 @@ def test_csp_allows_nothing_inline():
 def test_assets_are_served(name):
     """What the page links to exists."""
     html = page("/", chat(1))
-    [link] = re.findall(rf'href="(/static/{name}[^"]*)"', html)
-    assert get(link).status_code == 200
+    [link] = re.findall(rf'href="(static/{name}[^"]*)"', html)
+    assert asset(f"/{link}")[0] == 200
 
 
 def test_bar_fills_100_points():
@@ -230,7 +236,7 @@ def test_every_word_can_be_shown(table, words_of):
 
 def test_every_state_and_cause_has_a_colour():
     """The style sheet has a colour for each state's and cause's dot and bar."""
-    css = get("/static/status.css").get_data(as_text=True)
+    _, css = asset("/static/status.css")
     for name in (*State, *Cause):
         assert f"i.{name} " in css
         assert f"rect.{name} " in css

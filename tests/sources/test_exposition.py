@@ -90,7 +90,6 @@ def test_repeated_family_keeps_all_its_rows():
         ("ns:gauge{", "cannot read the value"),
         ('ns:gauge{x="y"', "cannot read the value"),
         ('ns:gauge{x="y} 5', "cannot read the labels"),
-        ('ns:gauge{x="y",x="z"} 5', "cannot read the labels"),
         ('ns:gauge spam{x="y"} 5', "cannot read the labels"),
         ("ns:gauge 0x10", "cannot read the value"),
         ("ns:gauge 1_000", "cannot read the value"),

@@ -158,6 +158,11 @@ def test_next_address_is_tried(serve, fetch, answer, monkeypatch):
     assert isinstance(fetch(server.url), Fetched)
 
 
+def test_brackets_of_an_ipv6_address_are_no_part_of_it(fetch, closed_port):
+    """An address in brackets is resolved without them."""
+    assert deadline._resolved("[::1]", closed_port) == ["::1"]
+
+
 def test_first_address_leaves_time_for_the_second(monkeypatch, closed_port, fetch):
     """Each address gets its share of the deadline, and one that hangs is no refusal."""
     found = [(2, 1, 6, "", (host, closed_port)) for host in ("127.0.0.2", "127.0.0.1")]

@@ -1,0 +1,102 @@
+"""Configuration: one YAML file into frozen models, strict, every error at once.
+
+Unknown keys are errors, nothing is replaced by a default, and each error names the
+path, the rule and the value (``pools[0].scrape_timeout: must be less than
+scrape_interval (1s), got 2s``). How errors are found and worded is in
+:mod:`scorer.config.errors`; the modules beside it say what the file means.
+"""
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import Field, ValidationError
+
+from scorer.config.errors import (
+    ConfigError,
+    load_yaml,
+    problems_across,
+    problems_of,
+    where_and_what,
+)
+from scorer.config.pool import PoolConfig
+from scorer.config.types import Deadline, Interval, ListenAddress, Strict
+
+
+class GlobalConfig(Strict):
+    """Defaults of every pool, in seconds: how often to scrape, and the total deadline."""
+
+    scrape_interval: Interval = 1.0
+    scrape_timeout: Deadline = 0.8
+
+
+class WebConfig(Strict):
+    """Where the one listener is."""
+
+    listen_address: ListenAddress = "0.0.0.0:9808"
+
+
+class Config(Strict):
+    """The whole file."""
+
+    global_: GlobalConfig = Field(default=GlobalConfig(), alias="global")
+    web: WebConfig = WebConfig()
+    pools: Annotated[tuple[PoolConfig, ...], Field(strict=False, min_length=1)]
+
+    def interval(self, pool: PoolConfig) -> float:
+        """Return the seconds between two scrapes of a target of ``pool``."""
+        return pool.scrape_interval or self.global_.scrape_interval
+
+    def timeout(self, pool: PoolConfig) -> float:
+        """Return the total deadline of a scrape in ``pool``, in seconds."""
+        return pool.scrape_timeout or self.global_.scrape_timeout
+
+    def warnings(self) -> list[str]:
+        """Return what is allowed and probably not meant, one line each."""
+        empty = [
+            f"pools[{index}].static_configs: names no target"
+            for index, pool in enumerate(self.pools)
+            if not pool.addresses()
+        ]
+        hidden = [
+            f"pools[{index}].models: {both} is served by pool {earlier.name} too, "
+            f"which comes first and gets its requests"
+            for index, pool in enumerate(self.pools)
+            for earlier in self.pools[:index]
+            if (both := _served_by_both(earlier.models, pool.models))
+        ]
+        return empty + hidden
+
+
+def _served_by_both(first: tuple[str, ...], second: tuple[str, ...]) -> str:
+    """Return a model that two pools serve as far as their globs tell, or nothing."""
+    if not first or not second:
+        return "any model" if not first and not second else ", ".join(first or second)
+    return ", ".join(model for model in second if any(fnmatchcase(model, glob) for glob in first))
+
+
+def parse_config(text: str) -> Config:
+    """Return the configuration that ``text`` holds; ConfigError lists every problem."""
+    document = load_yaml(text)
+    try:
+        config = Config.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError([*problems_of(error, Config), *problems_across(document)]) from None
+    if problems := problems_across(document):
+        raise ConfigError(problems)
+    return config
+
+
+def load_config(path: str | Path) -> Config:
+    """Return the configuration in the file ``path``; ConfigError when it cannot be used."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError([f"cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError:
+        raise ConfigError(["is not UTF-8 text"]) from None
+    try:
+        return parse_config(text)
+    except yaml.YAMLError as error:
+        raise ConfigError([f"is not valid YAML: {where_and_what(error)}"]) from None

@@ -1,0 +1,90 @@
+"""How a pool is judged: weights, curves, damping and thresholds of the score."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from scorer.config.types import Deadline, Duration, Points, Positive, Ratio, Strict, at_least
+from scorer.core.curves import Shape
+
+WEIGHTS_TOLERANCE = 1e-6
+
+
+class TtftConfig(Strict):
+    """Weight and curve of ttft; ``ceiling`` in seconds."""
+
+    weight: Ratio = 0.35
+    ceiling: Deadline = 2.0
+    curve: Annotated[Shape, Field(strict=False)] = Shape.QUADRATIC
+
+
+class ErrorsConfig(Strict):
+    """Weight, slope (factor 1 at a ratio of 1 / slope) and window (seconds) of errors."""
+
+    weight: Ratio = 0.40
+    slope: Annotated[float, Field(ge=1)] = 5.0
+    window: Annotated[Duration, at_least("1s", "5m")] = 30.0
+
+
+class QueueConfig(Strict):
+    """Weight and curve of queue (``ceiling`` in requests) and kv_cache (``kv_knee`` 0-1)."""
+
+    weight: Ratio = 0.25
+    ceiling: Positive = 30.0
+    kv_knee: Annotated[float, Field(ge=0, lt=1)] = 0.80
+    curve: Annotated[Shape, Field(strict=False)] = Shape.LINEAR
+
+
+class SignalsConfig(Strict):
+    """The three dimensions of the score; their weights sum to 1."""
+
+    ttft: TtftConfig = TtftConfig()
+    errors: ErrorsConfig = ErrorsConfig()
+    queue: QueueConfig = QueueConfig()
+
+    @model_validator(mode="after")
+    def _weights_sum_to_one(self) -> Self:
+        weights = (self.ttft.weight, self.errors.weight, self.queue.weight)
+        if abs(sum(weights) - 1.0) > WEIGHTS_TOLERANCE:
+            raise PydanticCustomError(
+                "weights",
+                "the weights of ttft, errors and queue must sum to 1, got {given}",
+                {"given": " + ".join(f"{w:g}" for w in weights) + f" = {sum(weights):g}"},
+            )
+        return self
+
+
+class WarmupConfig(Strict):
+    """Points per second that a score may rise by."""
+
+    rise_limit: Positive = 15.0
+
+
+class PickConfig(Strict):
+    """Share of eligible targets below which the pool is in panic."""
+
+    panic_threshold: Ratio = 0.5
+
+
+class ScoreAlerts(Strict):
+    """Scores below which a target is degraded and alerts of each severity apply."""
+
+    warning: Points = 70.0
+    critical: Points = 50.0
+
+    @model_validator(mode="after")
+    def _critical_is_lower(self) -> Self:
+        if self.critical > self.warning:
+            raise PydanticCustomError(
+                "order",
+                "critical must not be above warning ({warning}), got {critical}",
+                {"warning": f"{self.warning:g}", "critical": f"{self.critical:g}"},
+            )
+        return self
+
+
+class AlertsConfig(Strict):
+    """Thresholds exported as series, so that alert rules follow this file."""
+
+    score: ScoreAlerts = ScoreAlerts()

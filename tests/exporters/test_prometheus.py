@@ -1,0 +1,293 @@
+"""``/metrics``: what the page says of a snapshot."""
+
+import dataclasses
+import gzip
+import math
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from exporters.catalogue import METRICS, Type
+from exporters.prometheus import Inputs, accepts_gzip, build_exposition
+from scorer.core.vocabulary import ScrapeFailure, State
+from scorer.daemon_stats import DaemonStats
+from scorer.inflight import InFlight
+from scorer.pick_stats import PickFailure, PickStats
+from tests.http.builders import (
+    NOW,
+    WALL,
+    frozen_clocks,
+    pool,
+    snapshot,
+    target,
+    unreachable,
+    unscored,
+)
+
+GOLDEN = Path(__file__).parent / "golden.prom"
+OPENMETRICS = "application/openmetrics-text;version=1.0.0"
+
+
+def inputs(*pools, **changes):
+    """Return what the collector reads, after a little of everything has happened."""
+    stats, picks, inflight = DaemonStats(), PickStats(), InFlight()
+    stats.scrape_done("chat", 0.012)
+    stats.scrape_missed("chat", "10.0.0.7:8000")
+    stats.scoring_done("chat", 0.0004, NOW - 1.0)
+    stats.reloaded(True, WALL - 60.0)
+    picks.record("chat", 0.00003)
+    picks.record("", 0.00002, PickFailure.UNKNOWN_POOL)
+    inflight.opened("chat", "10.0.0.7:8000")
+    fields = {
+        "snapshot": lambda: snapshot(*pools),
+        "inflight": inflight,
+        "picks": picks,
+        "stats": stats,
+        "version": "0.1.0",
+        "revision": "abc1234",
+        "clocks": frozen_clocks(),
+    }
+    return Inputs(**(fields | changes))
+
+
+def render(*pools, accept="", encoding="", names=(), **changes):
+    """Return headers and body of the page."""
+    headers, body = build_exposition(inputs(*pools, **changes))(accept, encoding, names)
+    return dict(headers), body
+
+
+def values(*pools, **changes):
+    """Return the page's samples as a mapping from (name, labels without pool) to value."""
+    _, body = render(*pools, **changes)
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for found in parse_text(body.decode())
+        for sample in found.samples
+    }
+
+
+def names(*pools):
+    """Return the names of the samples about targets."""
+    return {name for name, *_ in values(*pools)}
+
+
+def ours(body):
+    """Return the lines of our own metrics, without what differs from machine to machine."""
+    text = body.decode().replace(platform.python_version(), "3.x")
+    return [line for line in text.splitlines() if "scorer_" in line]
+
+
+def test_golden_page():
+    """The whole page of a pool of three, line by line."""
+    _, body = render(pool(target(), unreachable(), unscored(), models=("llama-*",)))
+    assert ours(body) == GOLDEN.read_text(encoding="utf-8").splitlines()
+
+
+def test_openmetrics_page_is_valid():
+    """The strict parser reads the OpenMetrics page and finds the same samples."""
+    pools = (pool(target(), unreachable(), unscored()),)
+    headers, body = render(*pools, accept=OPENMETRICS)
+    found = {s.name for f in parse_openmetrics(body.decode()) for s in f.samples}
+    assert headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert found >= {name for name in names(*pools) if name.startswith("scorer_")}
+
+
+@pytest.mark.system
+def test_promtool_has_no_complaint(tmp_path):
+    """``promtool check metrics`` says nothing about the page."""
+    promtool = shutil.which("promtool")
+    assert promtool, "the package `prometheus` is part of the set-up"
+    _, body = render(pool(target(), unreachable(), unscored()))
+    checked = subprocess.run(
+        [promtool, "check", "metrics"], input=body, capture_output=True, check=False
+    )
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+def test_every_metric_of_the_catalogue_is_there():
+    """A page of a judged pool has a sample of everything in the catalogue."""
+    histograms = {metric.name for metric in METRICS if metric.type is Type.HISTOGRAM}
+    present = {name.removesuffix("_count") for name in names(pool(target()))}
+    assert {metric.name for metric in METRICS} <= present
+    assert histograms <= present
+
+
+def test_samples_have_the_labels_of_the_catalogue():
+    """Every sample carries exactly the labels that are documented."""
+    documented = {metric.name: set(metric.labels) for metric in METRICS}
+    _, body = render(pool(target(), unreachable(), unscored()))
+    samples = [sample for found in parse_text(body.decode()) for sample in found.samples]
+    checked = 0
+    for sample in samples:
+        name = re.sub("_seconds_(bucket|sum|count)$", "_seconds", sample.name)
+        if name in documented:
+            checked += 1
+            assert set(sample.labels) - {"le"} == documented[name], sample
+    assert checked > 100
+
+
+def test_created_series_are_absent():
+    """No counter brings a second series along."""
+    assert not [name for name in names(pool(target())) if name.endswith("_created")]
+
+
+ABSENT_BEFORE_A_SCRAPE = {
+    "scorer_target_score",
+    "scorer_target_points_lost",
+    "scorer_target_ttft_seconds",
+    "scorer_target_error_ratio",
+    "scorer_target_requests_waiting",
+    "scorer_target_requests_running",
+    "scorer_target_kv_cache_usage_ratio",
+    "scorer_target_preemptions_total",
+    "scorer_target_signal_available",
+    "scorer_target_up",
+}
+
+
+def test_unknown_values_have_no_sample():
+    """Of a target that was never scraped nothing is made up."""
+    assert not names(pool(unscored())) & ABSENT_BEFORE_A_SCRAPE
+
+
+def test_known_values_have_a_sample():
+    """Of a target that was scraped and judged all of that is there."""
+    assert names(pool(target())) >= ABSENT_BEFORE_A_SCRAPE
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_value_that_is_no_number_has_no_sample(value):
+    """NaN and infinity are not shown as values of the engine."""
+    odd = dataclasses.replace(target(), running=value)
+    assert "scorer_target_requests_running" not in names(pool(odd))
+
+
+def test_state_is_one_hot():
+    """The current state is 1, the other five are 0."""
+    shown = values(pool(target()))
+    states = {
+        state: shown["scorer_target_state", "chat", state, "10.0.0.7:8000"] for state in State
+    }
+    assert states == {**dict.fromkeys(State, 0.0), State.HEALTHY: 1.0}
+
+
+def test_failures_start_at_zero():
+    """Every reason is there from the start, so that the first failure is an increase."""
+    shown = values(pool(unscored("a:1")))
+    name = "scorer_scrape_failures_total"
+    failures = {reason: shown[name, "chat", reason, "a:1"] for reason in ScrapeFailure}
+    assert failures == dict.fromkeys(ScrapeFailure, 0.0)
+
+
+def test_pick_failures_start_at_zero():
+    """A pool that was never asked has all its pick counters, at zero."""
+    shown = values(pool(target(pool="new"), name="new"))
+    counts = [shown["scorer_pick_request_failures_total", "new", why] for why in PickFailure]
+    assert (shown["scorer_pick_requests_total", "new"], *counts) == (0.0,) * 6
+
+
+def test_times_are_unix_times():
+    """Monotonic times become the Unix times they were."""
+    shown = values(pool(target()))
+    key = ("chat", "10.0.0.7:8000")
+    assert shown["scorer_target_state_since_timestamp_seconds", *key] == WALL - 90.0
+    assert shown["scorer_target_last_scrape_success_timestamp_seconds", *key] == WALL - 0.5
+    assert shown["scorer_scoring_last_run_timestamp_seconds", "chat"] == WALL - 1.0
+
+
+def test_success_time_is_zero_before_the_first():
+    """A target that was never scraped well has been so since the epoch."""
+    shown = values(pool(unscored("a:1")))
+    assert shown["scorer_target_last_scrape_success_timestamp_seconds", "chat", "a:1"] == 0.0
+
+
+def test_departed_target_is_gone():
+    """Counts of a target that the snapshot does not have are not shown."""
+    _, body = render(pool(target("other:1")))
+    assert b"10.0.0.7" not in body
+
+
+def test_departed_pool_is_gone():
+    """Counts of a pool that the snapshot does not have are not shown."""
+    _, body = render(pool(target(pool="new"), name="new"))
+    assert b'pool="chat"' not in body
+
+
+def test_reload_state_is_unknown_before_the_first_load():
+    """Before any load neither success nor failure is claimed."""
+    shown = values(pool(target()), stats=DaemonStats())
+    assert not [name for name, *_ in shown if name.startswith("scorer_config_")]
+
+
+def test_failed_reload_keeps_the_time_of_the_last_good_one():
+    """A failed reload turns the flag and leaves the time."""
+    stats = DaemonStats()
+    stats.reloaded(True, WALL - 60.0)
+    stats.reloaded(False, WALL)
+    shown = values(pool(target()), stats=stats)
+    assert shown["scorer_config_last_reload_successful",] == 0.0
+    assert shown["scorer_config_last_reload_success_timestamp_seconds",] == WALL - 60.0
+
+
+def test_hostile_labels_cannot_break_the_page():
+    """What an engine says of itself is a label value, whatever it is."""
+    hostile = target(engine_version='1"\n} evil 1\n\udcff\\', model_names=('a"b', "c\n"))
+    _, body = render(pool(hostile))
+    assert "scorer_target_info" in {f.name for f in parse_text(body.decode())}
+    assert not [line for line in body.decode().splitlines() if "evil" in line[:10]]
+
+
+def test_gzip():
+    """A client that accepts gzip gets the same page compressed."""
+    headers, body = render(pool(target()), encoding="deflate, gzip")
+    assert headers["Content-Encoding"] == "gzip"
+    assert ours(gzip.decompress(body)) == ours(render(pool(target()))[1])
+
+
+@pytest.mark.parametrize(
+    ("header", "accepted"),
+    [
+        ("", False),
+        ("gzip", True),
+        ("GZip;q=0.5", True),
+        ("deflate, gzip;q=1.0, *;q=0.5", True),
+        ("gzip;q=0", False),
+        ("gzip; q=0.000", False),
+        ("identity", False),
+        ("xgzip", False),
+    ],
+)
+def test_accept_encoding(header, accepted):
+    """Gzip is used for those who name it and do not rule it out."""
+    assert accepts_gzip(header) is accepted
+
+
+def test_names_restrict_the_page():
+    """``name[]`` leaves only the metrics of these names."""
+    _, body = render(pool(target()), names=["scorer_target_score", "scorer_target_up"])
+    assert {f.name for f in parse_text(body.decode())} == {
+        "scorer_target_score",
+        "scorer_target_up",
+    }
+
+
+def test_histogram_is_restricted_by_its_own_name():
+    """A histogram is asked for as it is documented, not by its parts."""
+    _, body = render(pool(target()), names=["scorer_pick_duration_seconds"])
+    assert b'scorer_pick_duration_seconds_bucket{pool="chat",le="+Inf"} 1.0' in body
+
+
+def test_unknown_name_gives_an_empty_page():
+    """A name that does not exist is no error."""
+    assert render(pool(target()), names=["nothing"])[1] == b""
+
+
+def test_process_metrics_are_there():
+    """The process's own metrics come along."""
+    assert {"process_cpu_seconds_total", "python_info"} <= names(pool(target()))
