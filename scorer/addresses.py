@@ -31,6 +31,11 @@ class Address:
         return self.netloc + self.prefix
 
     @property
+    def host(self) -> str:
+        """The host, an IPv6 address in brackets."""
+        return self.netloc.rpartition(":")[0]
+
+    @property
     def url(self) -> str:
         """The base URL that a gateway sends requests to."""
         return f"{self.scheme}://{self.netloc}{self.prefix}"

@@ -5,12 +5,16 @@ touches is injected: the pool, the time, the in-flight counts and where to publi
 The only I/O is one log line per change, after the pool's lock is released.
 """
 
+import random
 from collections.abc import Callable, Iterator, Mapping
 
 import structlog
 
 from scorer.core.health import TargetHealth
 from scorer.core.judge import judge_pool, pool_ttft
+from scorer.core.learn import Circumstances, learn
+from scorer.core.outstanding import Outstanding
+from scorer.core.samples import Scrape
 from scorer.core.snapshot import PoolView, TargetView
 from scorer.core.view import pool_view, target_view
 from scorer.core.vocabulary import State
@@ -25,41 +29,61 @@ BAD_STATES = (State.UNREACHABLE, State.DEGRADED)
 class Cycle:
     """The tick of one pool; any thread may call it, one at a time gets through."""
 
-    def __init__(self, pool: Pool, inflight: InFlight, publish: Callable[[PoolView], None]) -> None:
-        """Work on ``pool`` and hand each view to ``publish``."""
+    def __init__(
+        self,
+        pool: Pool,
+        inflight: InFlight,
+        publish: Callable[[PoolView], None],
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        """Work on ``pool`` and hand each view to ``publish``; ``draw`` gives floats in [0, 1)."""
         self._pool = pool
         self._inflight = inflight
         self._publish = publish
+        self._draw = draw
         self._before: Mapping[str, TargetView] = {}
 
     def tick(self, now: float) -> PoolView:
-        """Apply the scrapes that came in, judge every target at ``now``, publish the view.
+        """Apply what came in, judge every target at ``now``, publish the view.
 
         Published under the lock, so that a reload in between cannot be undone by a
         view that was computed before it.
         """
         pool = self._pool
         with pool.lock:
-            _collect(pool, now)
+            self._collect(now)
             judgements = judge_pool(list(pool.targets.values()), now, self._outstanding)
-            view = pool_view(pool.facts, [target_view(each) for each in judgements], now)
+            view = pool_view(pool.facts, [target_view(each, now) for each in judgements], now)
             self._publish(view)
             before, self._before = self._before, {each.target: each for each in view.targets}
         for target in view.targets:
             _log_changes(before.get(target.target), target)
         return view
 
-    def _outstanding(self, health: TargetHealth) -> int:
-        return self._inflight.count(health.id.pool, health.id.target) - health.picks_seen
+    def _collect(self, now: float) -> None:
+        """Apply everything in the inbox; what is about targets that left is dropped.
 
+        At most half of a pool may be in cooldown, counted with the one that would enter.
+        """
+        pool = self._pool
+        targets = list(pool.targets.values())
+        prior, most = pool_ttft(targets, now), len(targets) // 2
+        cooling = sum(each.cooldown.active(now) for each in targets)
+        while pool.inbox:
+            health, news = pool.inbox.popleft()
+            if not pool.owns(health):
+                continue
+            cooled = health.cooldown.active(now)
+            allowed = cooled or cooling < most
+            if isinstance(news, Scrape):
+                health.apply(news, prior=prior, draw=self._draw(), allowed=allowed)
+            else:
+                learn(health, news, Circumstances(prior, self._draw(), allowed))
+            cooling += health.cooldown.active(now) - cooled
 
-def _collect(pool: Pool, now: float) -> None:
-    """Apply every scrape in the inbox; those of targets that left are dropped."""
-    prior = pool_ttft(list(pool.targets.values()), now)
-    while pool.inbox:
-        health, scrape = pool.inbox.popleft()
-        if pool.owns(health):
-            health.apply(scrape, prior=prior)
+    def _outstanding(self, health: TargetHealth) -> Outstanding:
+        picks = self._inflight.count(health.id.pool, health.id.target) - health.picks_seen
+        return Outstanding(requests=picks)
 
 
 def _log_changes(before: TargetView | None, target: TargetView) -> None:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from scorer.config.pool import PoolConfig
 from scorer.core.health import TargetHealth, TargetId
+from scorer.core.outcome import Outcome
 from scorer.core.params import ScoreParams
 from scorer.core.samples import Scrape
 from scorer.core.snapshot import EMPTY, PoolView, Snapshot
@@ -31,7 +32,7 @@ class Pool:
     facts: PoolFacts
     params: ScoreParams
     targets: dict[str, TargetHealth] = field(default_factory=dict)
-    inbox: deque[tuple[TargetHealth, Scrape]] = field(default_factory=deque)
+    inbox: deque[tuple[TargetHealth, Scrape | Outcome]] = field(default_factory=deque)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def owns(self, health: TargetHealth) -> bool:

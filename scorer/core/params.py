@@ -12,7 +12,8 @@ class ScoreParams:
     The three weights sum to 1. ``ttft`` is in seconds, ``errors`` is a ratio (its
     ceiling is 1 / slope), ``queue`` is in requests, ``kv_cache`` is a ratio.
     ``errors_window`` is in seconds, ``rise_limit`` in points per second.
-    ``degraded_below`` is the score under which a target is called degraded.
+    ``degraded_below`` is the score under which a target is called degraded; the two
+    cooldown lengths are in seconds.
     """
 
     ttft_weight: float = 0.35
@@ -25,3 +26,9 @@ class ScoreParams:
     errors_window: int = 30
     rise_limit: float = 15.0
     degraded_below: float = 70.0
+    shortest_cooldown: float = 3.0
+    longest_cooldown: float = 5.0
+
+    def cooldown_length(self, draw: float) -> float:
+        """Return the seconds of a cooldown for a ``draw`` from [0, 1)."""
+        return self.shortest_cooldown + draw * (self.longest_cooldown - self.shortest_cooldown)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from scorer.core.cooldown import CooldownReason
+from scorer.core.outcome import Outcome
 from scorer.core.vocabulary import Cause, Reason, ScrapeFailure, SignalName, State
 
 
@@ -54,6 +56,22 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
+class CooldownView:
+    """The current or last cooldown, and all of them by reason.
+
+    ``began_at`` and ``until`` are monotonic seconds, None before the first;
+    ``entered`` counts cooldowns, ``seconds`` the time spent in them.
+    """
+
+    active: bool = False
+    began_at: float | None = None
+    until: float | None = None
+    reason: CooldownReason | None = None
+    entered: Mapping[CooldownReason, int] = field(default_factory=lambda: MappingProxyType({}))
+    seconds: Mapping[CooldownReason, float] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
 class TargetView:
     """Everything published about one target of one pool.
 
@@ -93,6 +111,13 @@ class TargetView:
     restarts: int
     transitions: tuple[Transition, ...]
     transition_counts: Mapping[tuple[State, State], int]
+    cooldown: CooldownView = CooldownView()
+    cooling: bool = False
+    """In a saturation cooldown: long prompts go elsewhere."""
+    probe_only: bool = False
+    """Out of the draw; single requests find out whether it works again."""
+    refused_cooldown_at: float | None = None
+    last_errors: tuple[Outcome, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +139,8 @@ class PoolView:
     scored: bool
     """Whether every target had its chance to be scored once."""
     score_thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    overloaded: bool = False
+    """Whether every eligible target is, or should be, in cooldown: a gateway may shed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 On the event loop: ``/pick``, because it is on the way of every request, and the
 health endpoints, because a busy thread pool must not fail a liveness probe. All other
-paths go to Flask in a small pool of threads. Flask renders a page whole before any of
-it is sent, and a2wsgi queues it in one piece, so a client that reads slowly holds a
-connection and no thread.
+paths go to Flask in a small pool of threads. A page is rendered whole and queued in one
+piece, and static files are smaller than a2wsgi's queue of ten chunks, so a client that
+reads slowly holds a connection and no thread. A streamed response would hold one.
 """
 
 from a2wsgi import WSGIMiddleware

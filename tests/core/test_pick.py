@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorer.core.judge import judge_pool
+from scorer.core.outstanding import NOTHING
 from scorer.core.pick import Choice, pick, two_distinct
 from scorer.core.snapshot import PoolView, TargetView
 from scorer.core.view import PoolFacts, choose_candidates, pool_view, target_view
@@ -24,8 +25,8 @@ def view(name: str, score: float | None = 100.0, *results: object) -> TargetView
         health.apply(scrape(result, 1.0 + second))
     if score is not None:
         health.score = score
-    [judgement] = judge_pool([health], 10.0, lambda _: 0)
-    shown = target_view(judgement)
+    [judgement] = judge_pool([health], 10.0, lambda _: NOTHING)
+    shown = target_view(judgement, 10.0)
     fields = {key: getattr(shown, key) for key in TargetView.__dataclass_fields__}
     return TargetView(**{**fields, "score": score})
 
