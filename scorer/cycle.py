@@ -7,14 +7,18 @@ The only I/O is one log line per change, after the pool's lock is released.
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import structlog
 
+from scorer.core.gateway import GatewayReading, hear
 from scorer.core.health import TargetHealth
 from scorer.core.judge import judge_pool, pool_ttft
 from scorer.core.learn import Circumstances, learn
+from scorer.core.outcome import Outcome
 from scorer.core.outstanding import Outstanding
-from scorer.core.samples import Scrape
+from scorer.core.prefill import work
+from scorer.core.samples import Page, Scrape
 from scorer.core.snapshot import PoolView, TargetView
 from scorer.core.view import pool_view, target_view
 from scorer.core.vocabulary import State
@@ -52,8 +56,10 @@ class Cycle:
         pool = self._pool
         with pool.lock:
             self._collect(now)
-            judgements = judge_pool(list(pool.targets.values()), now, self._outstanding)
+            under_way = partial(self._outstanding, now=now)
+            judgements = judge_pool(list(pool.targets.values()), now, under_way)
             view = pool_view(pool.facts, [target_view(each, now) for each in judgements], now)
+            self._inflight.prepare(view, now)
             self._publish(view)
             before, self._before = self._before, {each.target: each for each in view.targets}
         for target in view.targets:
@@ -76,14 +82,41 @@ class Cycle:
             cooled = health.cooldown.active(now)
             allowed = cooled or cooling < most
             if isinstance(news, Scrape):
+                restarts = health.restarts
                 health.apply(news, prior=prior, draw=self._draw(), allowed=allowed)
+                self._reconcile(health, news, now, restarted=health.restarts > restarts)
+            elif isinstance(news, GatewayReading):
+                hear(health, news, prior)
             else:
-                learn(health, news, Circumstances(prior, self._draw(), allowed))
+                scale = self._scale(health, news)
+                learn(health, news, Circumstances(prior, self._draw(), allowed, scale))
             cooling += health.cooldown.active(now) - cooled
 
-    def _outstanding(self, health: TargetHealth) -> Outstanding:
-        picks = self._inflight.count(health.id.pool, health.id.target) - health.picks_seen
-        return Outstanding(requests=picks)
+    def _reconcile(
+        self, health: TargetHealth, scrape: Scrape, now: float, *, restarted: bool
+    ) -> None:
+        """Close the leases that a good page says its engine does not have."""
+        pool, target = health.id.pool, health.id.target
+        if restarted:
+            self._inflight.restarted(pool, target, scrape.started_at, now)
+        if isinstance(scrape.result, Page) and (samples := scrape.result.samples):
+            running, waiting = samples.running.value, samples.waiting.value
+            self._inflight.reconcile(
+                pool, target, running, waiting, scrape.started_at, now, scrape.mark
+            )
+
+    def _scale(self, health: TargetHealth, outcome: Outcome) -> float:
+        """Return what takes the length of its prompt out of an outcome's TTFT."""
+        speed = self._inflight.speed(health.id.pool, health.id.target)
+        if outcome.prompt_tokens is None or speed is None:
+            return 1.0
+        ceiling = health.params.ttft.ceiling
+        return ceiling / (ceiling + work(outcome.prompt_tokens) / speed)
+
+    def _outstanding(self, health: TargetHealth, now: float) -> Outstanding:
+        return self._inflight.outstanding(
+            health.id.pool, health.id.target, health.picks_seen, now
+        )
 
 
 def _log_changes(before: TargetView | None, target: TargetView) -> None:

@@ -37,20 +37,14 @@ class DiscoveredTarget:
     draining: bool = False
     labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
 
-    def metrics_url(self, *, port: int = 0, path: str = "/metrics") -> str:
-        """Return where the metrics are; ``port`` (0: the target's) and ``path`` are defaults.
+    def metrics_site(self) -> str:
+        """Return scheme, host and port of its metrics."""
+        where = self.metrics_address or self.address
+        return f"{where.scheme}://{where.netloc}"
 
-        What the target says of itself wins over both.
-        """
-        netloc = self.metrics_netloc(port)
-        scheme = (self.metrics_address or self.address).scheme
-        return f"{scheme}://{netloc}{self.metrics_path or path}"
-
-    def metrics_netloc(self, port: int = 0) -> str:
-        """Return ``host:port`` of the metrics; ``port`` is the default, 0 the target's own."""
-        if self.metrics_address is not None:
-            return self.metrics_address.netloc
-        return f"{self.address.host}:{port}" if port else self.address.netloc
+    def metrics_netloc(self) -> str:
+        """Return host and port of its metrics."""
+        return (self.metrics_address or self.address).netloc
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +53,16 @@ class Found:
 
     targets: tuple[DiscoveredTarget, ...] = ()
     complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTarget:
+    """A target for other programs to find: its name, and where its metrics are.
+
+    ``metrics_site`` is a URL without path; ``metrics_path`` is empty until it is known.
+    """
+
+    target: str
+    metrics_site: str
+    metrics_path: str
+    labels: Mapping[str, str]

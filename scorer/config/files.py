@@ -43,7 +43,7 @@ FilePath = Annotated[str, AfterValidator(_named)]
 
 def unreadable(part: object) -> Iterator[str]:
     """Yield one line for each file named in ``part`` that cannot be read."""
-    for path, value in _values(part):
+    for path, value in values(part):
         if isinstance(value, FileName):
             try:
                 Path(value).open("rb").close()
@@ -53,18 +53,19 @@ def unreadable(part: object) -> Iterator[str]:
 
 def unmatched(part: object) -> Iterator[str]:
     """Yield one line for each pattern named in ``part`` that matches no file."""
-    for path, value in _values(part):
-        if isinstance(value, FilePattern) and not glob.glob(value):
+    for path, value in values(part):
+        if isinstance(value, FilePattern) and not glob.glob(value):  # noqa: PTH207 - it may be absolute
             yield f"{path}: matches no file, got {value}"
 
 
-def _values(part: object, path: str = "") -> Iterator[tuple[str, object]]:
+def values(part: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Yield every value in a part of a configuration, with its path."""
     if isinstance(part, BaseModel):
         for name, field in type(part).model_fields.items():
             key = field.alias or name
-            yield from _values(getattr(part, name), f"{path}.{key}" if path else key)
+            yield from values(getattr(part, name), f"{path}.{key}" if path else key)
     elif isinstance(part, tuple):
         for index, each in enumerate(part):
-            yield from _values(each, f"{path}[{index}]")
+            yield from values(each, f"{path}[{index}]")
     else:
         yield path, part

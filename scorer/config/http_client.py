@@ -4,12 +4,13 @@ Secrets are never written in the configuration file: it names the files that hol
 """
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from scorer.config.files import FilePath
+from scorer.config.files import FilePath, values
 from scorer.config.types import Strict
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -69,7 +70,7 @@ class TlsConfig(Strict):
     @model_validator(mode="after")
     def _key_has_certificate(self) -> Self:
         if self.key_file and not self.cert_file:
-            raise PydanticCustomError("together", "key_file needs cert_file beside it")
+            raise PydanticCustomError("whole", "key_file needs cert_file beside it")
         return self
 
 
@@ -84,7 +85,7 @@ class HttpClientConfig(Strict):
     def _one_authorization(self) -> Self:
         if self.authorization and self.basic_auth:
             raise PydanticCustomError(
-                "together", "authorization and basic_auth must not both be given"
+                "whole", "authorization and basic_auth must not both be given"
             )
         return self
 
@@ -95,3 +96,10 @@ class HttpClientConfig(Strict):
             basic_auth=self.basic_auth,
             tls_config=self.tls_config,
         )
+
+
+def unverified(part: object) -> Iterator[str]:
+    """Yield one line for each place in ``part`` where certificates are not looked at."""
+    for path, value in values(part):
+        if value is True and path.endswith("insecure_skip_verify"):
+            yield f"{path}: any server is trusted, its certificate is not looked at"

@@ -68,7 +68,7 @@ class RelabelConfig(Strict):
     def _keys_fit_the_action(self) -> Self:
         for broken, rule in self._rules():
             if broken:
-                raise PydanticCustomError("together", "{rule}", {"rule": rule})
+                raise PydanticCustomError("whole", "{rule}", {"rule": rule})
         return self
 
     def _rules(self) -> tuple[tuple[bool, str], ...]:

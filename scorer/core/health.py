@@ -13,6 +13,7 @@ from scorer.core.cooldown import Cooldown, CooldownReason
 from scorer.core.deltas import CounterDelta, HistogramDelta, OutcomeDelta
 from scorer.core.failing import Failing
 from scorer.core.outcome import Outcome
+from scorer.core.overrides import Override
 from scorer.core.params import ScoreParams
 from scorer.core.progress import ProgressWatch
 from scorer.core.samples import EngineSamples, Page, Scrape, ScrapeFailed
@@ -67,8 +68,10 @@ class TargetHealth:
 
     ``known_at`` is when it was first seen; ``late`` whether the daemon was already
     running then, in which case its score starts at 0 and warms up. ``score`` is the
-    damped score of the last judgement, None before the first. ``drained`` is the
-    reason while it is being taken out.
+    damped score of the last judgement, None before the first. ``drain`` is an operator's
+    decision to take it out; ``leaving`` is whether discovery says that it goes away.
+    ``vouched`` is whether picks could return it before the daemon was restarted, None
+    when nothing is known of that time.
     """
 
     id: TargetId
@@ -95,7 +98,9 @@ class TargetHealth:
     outcome_at: float | None = None
     outcome_gap: float = 0.0
     success_at: float | None = None
-    drained: Reason | None = None
+    drain: Override | None = None
+    leaving: bool = False
+    vouched: bool | None = None
 
     score: float | None = None
     judged_at: float | None = None
@@ -184,6 +189,12 @@ class TargetHealth:
         window = min(LIFE_AT_MOST, max(LIFE_AT_LEAST, LIFE_GAPS * self.outcome_gap))
         return now - self.success_at <= window
 
+    def drained(self, now: float) -> Reason | None:
+        """Return why the target is being taken out, None when it is not."""
+        if self.drain is not None and self.drain.active(now):
+            return Reason.MANUAL
+        return Reason.DISCOVERY if self.leaving else None
+
     @property
     def asleep(self) -> bool:
         """Whether the engine says that it sleeps."""
@@ -232,7 +243,8 @@ class TargetHealth:
     def _succeeded(self, page: Page, scrape: Scrape, prior: float | None) -> float:
         """Apply a good page; return the refusals under load that it tells."""
         now = scrape.ended_at
-        was_out = self.unreachable and not self.alive_by_feedback(now)
+        was_out = self.unreachable or (self.good_scrapes == 0 and self.state is State.UNREACHABLE)
+        was_out = was_out and not self.alive_by_feedback(now)
         was_asleep = self.asleep
         restarted = self._restarted(page.samples)
         self._failed_in_row = self._refused = 0

@@ -29,6 +29,8 @@ RECOVERY_MARGIN = 5.0
 """Points above the warning threshold at which a target stops being degraded."""
 FIRST_JUDGED_SCRAPE = 2
 ROUNDING = 1e-9
+PASSING = (State.DRAINING, State.COOLDOWN)
+"""States that end by time, without anything being seen of the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Judgement:
 
     ``points_lost`` has every cause; 100 minus its sum is ``score``. ``score`` and
     ``raw_score`` are None while there is nothing to judge by; ``signals`` is None for a
-    target out of reach. ``goal`` is what the score rises to.
+    target out of reach. ``goal`` is what the score rises to. ``frozen`` holds whatever
+    graver condition applies besides.
     """
 
     health: TargetHealth
@@ -50,6 +53,7 @@ class Judgement:
     confidence: float
     eligible: bool
     transition: Transition | None
+    frozen: bool = False
 
 
 def recent_ttfts(targets: Sequence[TargetHealth], now: float) -> list[float]:
@@ -82,7 +86,7 @@ def judge_pool(
         signals.append(read_signals(health, now, picks))
     raws = _raw_scores(targets, signals)
     return [
-        _judge(health, read, raw, condition_of(health, now, picks), now)
+        _judge(health, read, raw, picks, now)
         for health, read, raw, picks in zip(targets, signals, raws, under_way, strict=True)
     ]
 
@@ -172,9 +176,10 @@ def _judge(
     health: TargetHealth,
     signals: Signals | None,
     raw: RawScore | None,
-    condition: Condition | None,
+    picks: Outstanding,
     now: float,
 ) -> Judgement:
+    condition = condition_of(health, now, picks)
     lost = dict.fromkeys(Cause, 0.0)
     goal = _goal(health, raw, condition, lost, now)
     score = _damp(health, goal, condition, now)
@@ -182,7 +187,7 @@ def _judge(
         lost = dict.fromkeys(Cause, 0.0)
     else:
         lost[Cause.WARMUP] = (100.0 if goal is None else goal) - score
-    reachable = health.good_scrapes > 0 or health.alive_by_feedback(now)
+    reachable = health.good_scrapes > 0 or bool(health.vouched) or health.alive_by_feedback(now)
     return Judgement(
         health=health,
         signals=signals,
@@ -192,8 +197,9 @@ def _judge(
         goal=goal,
         points_lost=lost,
         confidence=raw.confidence if raw else 0.0,
-        eligible=reachable and condition is None and health.drained is None,
+        eligible=reachable and condition is None and health.drained(now) is None,
         transition=_move(health, signals, condition, now),
+        frozen=health.progress.frozen(now, picks.largest_prefill),
     )
 
 
@@ -264,14 +270,14 @@ def _state(
     health: TargetHealth, signals: Signals | None, condition: Condition | None, now: float
 ) -> tuple[State, Reason]:
     """Return state and reason, by precedence."""
-    if health.drained:
-        return State.DRAINING, health.drained
+    if drained := health.drained(now):
+        return State.DRAINING, drained
     if condition and condition.reason in UNREACHABLE:
         return State.UNREACHABLE, condition.reason
-    if health.cooldown.active(now) and health.cooldown.reason:
-        return State.COOLDOWN, Reason(health.cooldown.reason)
+    if cause := health.cooldown.cause(now):
+        return State.COOLDOWN, Reason(cause)
     if health.score is None or signals is None:
-        return State.WARMUP, Reason.FIRST_SEEN if health.late else Reason.NOT_SCORED
+        return _unseen(health)
     if health.ramp:
         return State.WARMUP, health.ramp.reason
     if condition:
@@ -279,6 +285,15 @@ def _state(
     if signals.blind or health.unreachable:
         return State.DEGRADED, Reason.BLIND
     return _by_score(health, health.score)
+
+
+def _unseen(health: TargetHealth) -> tuple[State, Reason]:
+    """Return the state of a target that no scrape has shown: what it was before a restart."""
+    if health.score is None or health.vouched is None:
+        return State.WARMUP, Reason.FIRST_SEEN if health.late else Reason.NOT_SCORED
+    if health.state in PASSING:
+        return _by_score(health, health.score)
+    return health.state, health.reason
 
 
 def _by_score(health: TargetHealth, score: float) -> tuple[State, Reason]:

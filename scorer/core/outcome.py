@@ -5,8 +5,8 @@ Three verdicts are kept apart: the target failed (``engine_fault``), it was full
 target points.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class OutcomeClass(StrEnum):
@@ -29,8 +29,7 @@ class OutcomeClass(StrEnum):
     """A refusal that does not say why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """One outcome of one target. Times are monotonic seconds, durations seconds.
 
     ``reason`` is the name of the rule that decided. ``picked_at`` is when the request

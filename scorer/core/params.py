@@ -1,8 +1,26 @@
-"""Parameters of the score, as plain numbers with the defaults of the reference formula."""
+"""Parameters of scores and picks, as plain numbers with the defaults of the reference."""
 
 from dataclasses import dataclass
 
 from scorer.core.curves import Curve, Shape
+
+ALL_CHOICES = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PickParams:
+    """How targets are picked.
+
+    ``choices`` is how many cold targets are drawn, :data:`ALL_CHOICES` for the argmin of
+    the whole sample. ``kv_guard`` is the share 0-1 of the KV cache beyond which a target
+    is passed by, ``long_prompt_tokens`` the length from which a prompt is long,
+    ``lease_ttl`` the seconds after which a lease without any word is closed.
+    """
+
+    choices: int = 2
+    kv_guard: float = 0.85
+    long_prompt_tokens: int = 4096
+    lease_ttl: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)

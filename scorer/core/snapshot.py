@@ -10,6 +10,9 @@ from types import MappingProxyType
 
 from scorer.core.cooldown import CooldownReason
 from scorer.core.outcome import Outcome
+from scorer.core.overrides import Override
+from scorer.core.params import PickParams, ScoreParams
+from scorer.core.score import Signals
 from scorer.core.vocabulary import Cause, Reason, ScrapeFailure, SignalName, State
 
 
@@ -60,7 +63,8 @@ class CooldownView:
     """The current or last cooldown, and all of them by reason.
 
     ``began_at`` and ``until`` are monotonic seconds, None before the first;
-    ``entered`` counts cooldowns, ``seconds`` the time spent in them.
+    ``entered`` counts cooldowns, ``seconds`` the time spent in them. ``note`` is what an
+    operator who started it said.
     """
 
     active: bool = False
@@ -69,6 +73,20 @@ class CooldownView:
     reason: CooldownReason | None = None
     entered: Mapping[CooldownReason, int] = field(default_factory=lambda: MappingProxyType({}))
     seconds: Mapping[CooldownReason, float] = field(default_factory=lambda: MappingProxyType({}))
+    note: str = ""
+
+    @property
+    def count(self) -> int:
+        """How many cooldowns there were, whatever caused them."""
+        return sum(self.entered.values())
+
+
+@dataclass(frozen=True, slots=True)
+class CapView:
+    """The most that the target can score, in points, and why."""
+
+    reason: Reason
+    limit: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +136,19 @@ class TargetView:
     """Out of the draw; single requests find out whether it works again."""
     refused_cooldown_at: float | None = None
     last_errors: tuple[Outcome, ...] = ()
+    kv_capacity: float | None = None
+    """Tokens of KV cache that the engine says it has."""
+    loras: frozenset[str] = frozenset()
+    """Adapters that the engine runs."""
+    caps: tuple[CapView, ...] = ()
+    """The lowest first."""
+    drain: Override | None = None
+    """The operator's decision to take it out, while it applies."""
+    frozen: bool = False
+    """It has work, and nothing on its page moves."""
+    read: Signals | None = None
+    """The signals as the formula took them, None for a target out of reach."""
+    params: ScoreParams = ScoreParams()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +172,7 @@ class PoolView:
     score_thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     overloaded: bool = False
     """Whether every eligible target is, or should be, in cooldown: a gateway may shed."""
+    pick: PickParams = PickParams()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,9 @@ class Source(StrEnum):
     ENGINE = "engine"
 
 
+BY_TRUST = tuple(Source)
+
+
 @dataclass(slots=True)
 class SourcedTtft:
     """One EWMA of TTFT per source."""
@@ -35,14 +38,15 @@ class SourcedTtft:
 
     def chosen(self, now: float) -> Source:
         """Return the source that is believed at ``now``."""
-        heard = [source for source in Source if source in self._ewmas]
-        for source in heard:
-            if self._ewmas[source].seen_within(RECENT, now):
-                return source
-        observed = [source for source in heard if self._ewmas[source].observed_at is not None]
-        if not observed:
+        ewmas = self._ewmas
+        if not ewmas:
             return Source.ENGINE
-        return max(observed, key=lambda source: self._ewmas[source].observed_at or 0.0)
+        if len(ewmas) == 1:
+            return next(iter(ewmas))
+        for source in BY_TRUST:
+            if source in ewmas and ewmas[source].seen_within(RECENT, now):
+                return source
+        return max(ewmas, key=lambda source: ewmas[source].observed_at or 0.0)
 
     def current(self, now: float) -> TtftEwma:
         """Return the EWMA that is believed at ``now``; an empty one before any observation."""
@@ -78,10 +82,12 @@ class SourcedOutcomes:
 
     def chosen(self, now: float) -> Source:
         """Return the first source that had an outcome within the window."""
-        for source in Source:
-            if source in self._windows and self._windows[source].outcomes(now) > 0:
-                return source
-        return Source.ENGINE
+        windows = self._windows
+        if len(windows) > 1:
+            for source in BY_TRUST:
+                if source in windows and windows[source].outcomes(now) > 0:
+                    return source
+        return next(iter(windows), Source.ENGINE)
 
     def ratio(self, now: float) -> float:
         """Return the error ratio 0-1 of the source that is believed; 0 without outcomes."""

@@ -13,12 +13,14 @@ from types import MappingProxyType
 from scorer.core.cooldown import Cooldown, CooldownReason
 from scorer.core.health import TargetHealth
 from scorer.core.judge import Judgement
+from scorer.core.params import PickParams
 from scorer.core.samples import Reading
-from scorer.core.snapshot import CooldownView, PoolView, SignalView, TargetView
+from scorer.core.snapshot import CapView, CooldownView, PoolView, SignalView, TargetView
 from scorer.core.sourced import Source
-from scorer.core.vocabulary import Gap, ScrapeFailure, SignalName, State
+from scorer.core.vocabulary import Cause, Gap, Reason, ScrapeFailure, SignalName, State
 
 NO_FAILURES: Mapping[ScrapeFailure, int] = MappingProxyType({})
+NO_LORAS = frozenset[str]()
 NEVER_COOLED = CooldownView()
 COOLING_SHARE = 0.5
 """Share of its weight that a target keeps in a saturation cooldown."""
@@ -38,6 +40,7 @@ class PoolFacts:
     models: tuple[str, ...] = ()
     panic_threshold: float = 0.5
     score_thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    pick: PickParams = PickParams()
 
 
 def pool_view(facts: PoolFacts, targets: Sequence[TargetView], now: float) -> PoolView:
@@ -54,6 +57,7 @@ def pool_view(facts: PoolFacts, targets: Sequence[TargetView], now: float) -> Po
         judged_at=now,
         scored=all(target.score is not None for target in targets),
         score_thresholds=facts.score_thresholds,
+        pick=facts.pick,
         overloaded=bool(eligible) and all(_spared(target, now) for target in eligible),
     )
 
@@ -120,6 +124,13 @@ def target_view(judgement: Judgement, now: float) -> TargetView:
         probe_only=condition is not None and condition.probed,
         refused_cooldown_at=health.cooldown.refused_at,
         last_errors=tuple(health.last_errors),
+        caps=caps_of(judgement),
+        drain=health.drain if health.drain and health.drain.active(now) else None,
+        frozen=judgement.frozen,
+        read=judgement.signals,
+        params=health.params,
+        kv_capacity=samples.capacity.value if samples else None,
+        loras=samples.loras if samples else NO_LORAS,
     )
 
 
@@ -128,16 +139,31 @@ def _warmup_ratio(judgement: Judgement) -> float:
     return score / goal if judgement.health.ramp and score is not None and goal else 1.0
 
 
+def caps_of(judgement: Judgement) -> tuple[CapView, ...]:
+    """Return what limits the score besides the signals, the lowest limit first."""
+    condition, signals, raw = judgement.condition, judgement.signals, judgement.raw_score
+    caps = [CapView(condition.reason, condition.cap)] if condition else []
+    if signals is not None and signals.blind and raw is not None:
+        caps.append(CapView(Reason.BLIND, raw + judgement.points_lost[Cause.ERRORS]))
+    return tuple(sorted(caps, key=lambda cap: cap.limit))
+
+
 def _cooldown_view(cooldown: Cooldown, now: float) -> CooldownView:
-    if cooldown.began_at is None:
+    """Return the cooldown under way; when there is none, the one that ended last."""
+    if not cooldown.entered and not cooldown.active(now):
         return NEVER_COOLED
+    cause, by_hand = cooldown.cause(now), cooldown.by_hand
+    began_at, until, reason = cooldown.began_at, cooldown.until, cooldown.reason
+    if by_hand is not None and (began_at is None or by_hand.until >= until):
+        began_at, until, reason = by_hand.since, by_hand.until, CooldownReason.MANUAL
     return CooldownView(
-        active=cooldown.active(now),
-        began_at=cooldown.began_at,
-        until=cooldown.until,
-        reason=cooldown.reason,
+        active=cause is not None,
+        began_at=began_at,
+        until=until,
+        reason=cause or reason,
         entered=dict(cooldown.entered),
         seconds=cooldown.seconds(now),
+        note=by_hand.note if by_hand and by_hand.active(now) else "",
     )
 
 

@@ -43,6 +43,15 @@ class Engine(StrEnum):
     """Engine kind of a target."""
 
     VLLM = "vllm"
+    TENSORRT_LLM = "tensorrt_llm"
+    TRITON = "triton"
+    SGLANG = "sglang"
+    TGI = "tgi"
+    LLAMACPP = "llamacpp"
+    LMDEPLOY = "lmdeploy"
+    NIM = "nim"
+    OTHER = "other"
+    """Described by a mapping of the user's own."""
 
 
 class Gap(StrEnum):
@@ -62,6 +71,16 @@ class Gap(StrEnum):
     """A ratio above 1.05: a percentage, or not a ratio at all."""
     NO_MAPPING = "no_mapping"
     """The page matches no known engine."""
+    NOT_OFFERED = "not_offered"
+    """The engine has no such metric in any configuration."""
+    OTHER_ENGINE = "other_engine"
+    """The page is of another engine than the one that the pool is configured for."""
+    IDLE = "idle"
+    """The engine has had nothing to report yet."""
+    DRAINED = "drained"
+    """Somebody else reads the engine's records, and reading takes them away."""
+    QUERY_FAILED = "query_failed"
+    """Prometheus does not answer the query for the signal."""
 
 
 class ScrapeFailure(StrEnum):

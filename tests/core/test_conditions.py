@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scorer.core.health import TargetHealth
 from scorer.core.judge import Judgement, judge_pool
 from scorer.core.learn import Circumstances, learn
+from scorer.core.overrides import Override
 from scorer.core.outcome import Outcome, OutcomeClass
 from scorer.core.outstanding import NOTHING, Outstanding
 from scorer.core.vocabulary import Cause, Reason, State
@@ -297,7 +298,7 @@ def test_refused_connections_outweigh_older_feedback() -> None:
 def test_draining_comes_before_everything() -> None:
     """A target that an operator takes out is shown as such, whatever else is wrong."""
     health = known()
-    health.drained = Reason.MANUAL
+    health.drain = Override(3.0, 60.0)
     fail(health, 9, 3.0)
     judgement = judge(health, 3.1)
     assert (health.state, health.reason) == (State.DRAINING, Reason.MANUAL)
