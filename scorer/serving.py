@@ -80,6 +80,7 @@ async def _serve(daemon: Daemon, sock: socket.socket) -> None:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             backlog=BACKLOG,
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=FINISH_WITHIN,

@@ -2,7 +2,7 @@
 # Sets up what one make target needs, and does nothing when it is there already.
 #
 #   scripts/setup.sh run     virtual environment with what ships
-#   scripts/setup.sh test    … and the development tools, and a real Prometheus
+#   scripts/setup.sh test    … and the development tools, a real Prometheus, a C compiler
 #   scripts/setup.sh bench   … and wrk
 #
 # Debian 12 or 13, as root or with sudo. PYTHON names the interpreter (default python3).
@@ -58,9 +58,10 @@ apt_install() {
     fi
 }
 
-# need COMMAND PACKAGE: the Debian package only when the command is missing.
+# need COMMAND PACKAGES: the Debian packages only when the command is missing.
 need() {
-    command -v "$1" >/dev/null || apt_install "$2"
+    # shellcheck disable=SC2086 # several packages are several words
+    command -v "$1" >/dev/null || apt_install $2
 }
 
 need_python() {
@@ -112,6 +113,7 @@ case ${1:-} in
     test)
         need_packages "[dev]"
         need_prometheus
+        need cc "gcc libc6-dev"
         ;;
     bench)
         need_packages "[dev]"

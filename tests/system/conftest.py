@@ -34,7 +34,7 @@ vllm:generation_tokens_total{engine="0",model_name="m"} {tokens}
 process_start_time_seconds {start_time}
 """
 HEALTHY: dict[str, object] = {
-    "running": 1, "waiting": 0, "kv_cache": 0.2, "count": 10, "sum": 1.0, "tokens": 1000,
+    "running": 0, "waiting": 0, "kv_cache": 0.2, "count": 10, "sum": 1.0, "tokens": 1000,
     "start_time": 1000,
 }  # fmt: skip
 
