@@ -1,7 +1,7 @@
 # `make run` and `make test` set up all they need (see scripts/setup.sh).
 SHELL := /bin/bash
 BIN := .venv/bin
-CODE := scorer exporters tests benchmarks
+CODE := scorer exporters dashboards tests benchmarks
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check lint format bench-pick clean

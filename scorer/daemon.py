@@ -37,6 +37,8 @@ logger = structlog.stdlib.get_logger(__name__)
 
 TICK = 0.5
 """Seconds between two judgements of a pool; less when it is scraped more often."""
+LARGE_POOL, LARGE_TICK = 250, 1.0
+"""From this many targets on a judgement takes long enough to be made once a second."""
 READY_GRACE = 10.0
 """Seconds after the start for which a pool that is not scored holds readiness back."""
 
@@ -172,7 +174,8 @@ class Daemon:
         """Arm the jobs of a pool where they changed; return the names of all of them."""
         pool = self.registry.pools[config.name]
         interval, timeout = whole.interval(config), whole.timeout(config)
-        names = {self._arm_scoring(pool, min(TICK, interval))}
+        tick = TICK if len(pool.targets) < LARGE_POOL else LARGE_TICK
+        names = {self._arm_scoring(pool, min(tick, interval))}
         for address in config.addresses():
             health = pool.targets[address.name]
             url = f"{address.scheme}://{address.netloc}{config.metrics_path}"

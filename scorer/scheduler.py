@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import structlog
-from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED, JobEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
@@ -31,6 +30,8 @@ WATCH_EVERY = 0.5
 """Seconds between two looks of the watchdog."""
 STEP = 0.5
 """Seconds by which the wall clock must leave the monotonic one to count as a step."""
+MOST_MISSED = 1000
+"""Missed runs that are told at once, however long the process stood still."""
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 """Multiples of it, modulo 1, spread any number of phases evenly."""
 
@@ -79,7 +80,6 @@ class Scheduler:
             },
             job_defaults={"coalesce": True, "max_instances": 1},
         )
-        self._scheduler.add_listener(self._missed, EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES)
 
     def start(self) -> None:
         """Begin to run jobs."""
@@ -129,17 +129,18 @@ class Scheduler:
             args=(job,),
             id=name,
             executor=job.executor,
-            misfire_grace_time=max(1, math.ceil(job.interval)),
+            # A late run is made all the same: dropping it would starve targets under overload.
+            misfire_grace_time=None,
             replace_existing=True,
         )
 
     def _run(self, job: _Job) -> None:
-        job.ran_at = self._clock()
-        job.run()
-
-    def _missed(self, event: JobEvent) -> None:
-        if job := self._jobs.get(event.job_id):
+        """Run a job; the intervals since its last run in which there was none were missed."""
+        now = self._clock()
+        gap, job.ran_at = now - job.ran_at, now
+        for _ in range(min(round(gap / job.interval) - 1, MOST_MISSED)):
             job.missed()
+        job.run()
 
     def _watch(self) -> None:
         offset = time.time() - self._clock()
