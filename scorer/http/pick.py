@@ -5,12 +5,13 @@ the sending itself. Whatever goes wrong inside is an answer and a count, never a
 connection.
 """
 
+import logging
 import secrets
 from itertools import count
 
 import structlog
 
-from scorer.core.pick import pick
+from scorer.core.pick import Choice, pick
 from scorer.core.snapshot import PoolView
 from scorer.http.answers import Answer, picked, refused
 from scorer.http.parameters import Refused, parse
@@ -34,6 +35,7 @@ class PickEndpoint:
         self._router = Router()
         self._ids = map(f"{secrets.token_hex(6)}-%x".__mod__, count())
         self._logged_at = -LOG_INTERVAL
+        self._explains = logging.getLogger(__name__).isEnabledFor(logging.DEBUG)
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         """Answer one request; its body, if any, is not read."""
@@ -61,7 +63,21 @@ class PickEndpoint:
         if choice is None:
             return refused(_no_target(pool))
         inflight.opened(pool.name, choice.target.target)
+        if self._explains:
+            self._tell(pool, choice)
         return picked(pool, choice, next(self._ids), request.format)
+
+    def _tell(self, pool: PoolView, choice: Choice) -> None:
+        """Write a pick to the log, with what it was weighed against."""
+        drawn = (choice.target, *choice.alternates[:1])
+        unseen = self._ports.inflight.unseen
+        logger.debug(
+            "Picked",
+            pool=pool.name,
+            target=choice.target.target,
+            drawn=" ".join(f"{view.target}={view.score}-{unseen(view)}" for view in drawn),
+            panic=choice.panic,
+        )
 
     def _broken(self, error: Exception) -> Answer:
         if self._clock() - self._logged_at >= LOG_INTERVAL:
