@@ -18,9 +18,6 @@ import uvicorn
 import uvloop
 
 from scorer.daemon import Daemon
-from scorer.feedback.udp import FeedbackProtocol, bind_udp
-from scorer.http.feedback_protocol import connections_with
-from scorer.http.protocol import close_overdue
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -81,31 +78,20 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def listen_udp(address: str) -> socket.socket | None:
-    """Return a UDP socket bound to ``host:port``, None for ""; ListenError as :func:`listen`."""
-    if not address:
-        return None
-    try:
-        return bind_udp(address)
-    except OSError as error:
-        message = f"cannot listen on UDP {address}: {error.strerror or error}"
-        raise ListenError(message) from None
-
-
-def serve(daemon: Daemon, sock: socket.socket, udp: socket.socket | None = None) -> None:
-    """Run the daemon on bound sockets until SIGTERM or SIGINT; ``udp`` takes feedback."""
+def serve(daemon: Daemon, sock: socket.socket) -> None:
+    """Run the daemon on a bound socket until SIGTERM or SIGINT."""
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.set_threshold(*GC_THRESHOLDS)
     _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(daemon, sock, udp))
+        runner.run(_serve(daemon, sock))
 
 
-async def _serve(daemon: Daemon, sock: socket.socket, udp: socket.socket | None) -> None:
+async def _serve(daemon: Daemon, sock: socket.socket) -> None:
     server = _Server(
         uvicorn.Config(
             daemon.asgi,
-            http=connections_with(daemon.picking, daemon.reporting),
+            http="httptools",
             ws="none",
             lifespan="off",
             log_config=None,
@@ -135,17 +121,7 @@ async def _serve(daemon: Daemon, sock: socket.socket, udp: socket.socket | None)
     daemon.start()
     try:
         logger.info("Listening", address="{}:{}".format(*sock.getsockname()[:2]))
-        if udp is not None:
-            await _take_feedback(daemon, udp)
-        sweeping = asyncio.create_task(close_overdue(server.server_state, KEEP_ALIVE))
         await server.serve(sockets=[sock])
-        sweeping.cancel()
     finally:
         daemon.stop()
     logger.info("Scorer stopped")
-
-
-async def _take_feedback(daemon: Daemon, udp: socket.socket) -> None:
-    protocol = FeedbackProtocol(daemon.feedback, daemon.clocks.monotonic)
-    await asyncio.get_running_loop().create_datagram_endpoint(lambda: protocol, sock=udp)
-    logger.info("Taking feedback by UDP", address="{}:{}".format(*udp.getsockname()[:2]))

@@ -61,6 +61,14 @@ def test_signals_become_score_parameters() -> None:
     assert (params.errors.ceiling, params.queue.ceiling, params.kv_cache.knee) == (0.1, 8.0, 0.7)
 
 
+def test_target_listed_twice_is_one_target() -> None:
+    """Spellings of one address are one target, the first one's place is kept."""
+    config = parse_config(
+        "pools: [{name: chat, static_configs: [{targets: ['b:2', 'a:1']}, {targets: ['B:2/']}]}]"
+    )
+    assert [address.name for address in config.pools[0].addresses()] == ["b:2", "a:1"]
+
+
 def test_model_served_by_two_pools_is_warned_about() -> None:
     """The pool that comes second is told that the first gets its requests."""
     config = parse_config(
@@ -93,6 +101,13 @@ def test_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="is not UTF-8 text"):
         load_config(path)
+
+
+def test_default_is_not_blamed_on_the_file() -> None:
+    """A timeout that nobody wrote is called the default."""
+    assert problems("global: {scrape_interval: 500ms}\n" + ONE_POOL) == (
+        "global.scrape_timeout: must be less than scrape_interval (500ms), got the default 800ms",
+    )
 
 
 def test_long_values_are_cut_in_messages() -> None:
