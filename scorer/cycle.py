@@ -114,9 +114,7 @@ class Cycle:
         return ceiling / (ceiling + work(outcome.prompt_tokens) / speed)
 
     def _outstanding(self, health: TargetHealth, now: float) -> Outstanding:
-        return self._inflight.outstanding(
-            health.id.pool, health.id.target, health.picks_seen, now
-        )
+        return self._inflight.outstanding(health.id.pool, health.id.target, health.picks_seen, now)
 
 
 def _log_changes(before: TargetView | None, target: TargetView) -> None:

@@ -82,6 +82,7 @@ class Daemon:
         self.scheduler = Scheduler(self.clocks.monotonic)
         self.stopping = False
         self._path = path
+        self._web = config.web
         self._plans: dict[str, Plan] = {}
         self._sources: dict[str, EngineSource] = {}
         self._ticks: dict[str, Callable[[], None]] = {}
@@ -160,8 +161,12 @@ class Daemon:
                 self.stats.reloaded(ok=False, wall_time=self.clocks.wall())
                 self._refused(error)
                 return False
-            if config.web != self.config.web:
-                logger.warning("web.listen_address changes with a restart only")
+            if config.web != self._web:
+                logger.warning(
+                    "web.listen_address changes with a restart only",
+                    listening=self._web.listen_address,
+                    configured=config.web.listen_address,
+                )
             if config.feedback.udp != self.config.feedback.udp:
                 logger.warning("feedback.udp.listen changes with a restart only")
             self._apply(config)

@@ -2,7 +2,7 @@
 # Sets up what one make target needs, and does nothing when it is there already.
 #
 #   scripts/setup.sh run     virtual environment with what ships
-#   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server
+#   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server, cc
 #   scripts/setup.sh bench   … and wrk
 #
 # Debian 12 or 13, as root or with sudo. PYTHON names the interpreter (default python3).
@@ -58,7 +58,7 @@ apt_install() {
     fi
 }
 
-# need COMMAND PACKAGE: the Debian package only when the command is missing.
+# need COMMAND PACKAGES: the Debian packages only when the command is missing.
 need() {
     # shellcheck disable=SC2086 # several packages are several words
     command -v "$1" >/dev/null || apt_install $2

@@ -95,6 +95,13 @@ def test_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
         load_config(path)
 
 
+def test_default_is_not_blamed_on_the_file() -> None:
+    """A timeout that nobody wrote is called the default."""
+    assert problems("global: {scrape_interval: 500ms}\n" + ONE_POOL) == (
+        "global.scrape_timeout: must be less than scrape_interval (500ms), got the default 800ms",
+    )
+
+
 def test_long_values_are_cut_in_messages() -> None:
     """An error quotes at most 60 characters of a value."""
     [problem] = problems(ONE_POOL.replace("10.0.0.1:8000", "x" * 500))

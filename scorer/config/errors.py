@@ -139,9 +139,10 @@ def _timeouts(general: Mapping[str, Any], pools: Sequence[Mapping[str, Any]]) ->
         except (ValueError, TypeError):
             continue
         if timeout >= interval:
+            default = "" if "scrape_timeout" in given else "the default "
             yield (
                 f"{path}.scrape_timeout: must be less than scrape_interval "
-                f"({format_duration(interval)}), got {format_duration(timeout)}"
+                f"({format_duration(interval)}), got {default}{format_duration(timeout)}"
             )
 
 

@@ -109,7 +109,8 @@ def problems_of_gateways(document: Mapping[str, Any]) -> Iterator[str]:
     first: dict[str, int] = {}
     for index, (name, gateway) in enumerate(_named(document.get("gateways"))):
         if isinstance(name, str) and first.setdefault(name, index) != index:
-            yield f"gateways[{index}].name: must be unique, got {name} as gateways[{first[name]}] has"
+            other = f"gateways[{first[name]}]"
+            yield f"gateways[{index}].name: must be unique, got {name} as {other} has"
         pool = gateway.get("pool")
         if isinstance(pool, str) and pool not in pools:
             yield f"gateways[{index}].pool: must name a pool, got {pool}"

@@ -148,7 +148,7 @@ class TargetView:
     """It has work, and nothing on its page moves."""
     read: Signals | None = None
     """The signals as the formula took them, None for a target out of reach."""
-    params: ScoreParams = ScoreParams()
+    params: ScoreParams = field(default_factory=ScoreParams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class PoolView:
     score_thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     overloaded: bool = False
     """Whether every eligible target is, or should be, in cooldown: a gateway may shed."""
-    pick: PickParams = PickParams()
+    pick: PickParams = field(default_factory=PickParams)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class PoolFacts:
     models: tuple[str, ...] = ()
     panic_threshold: float = 0.5
     score_thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    pick: PickParams = PickParams()
+    pick: PickParams = field(default_factory=PickParams)
 
 
 def pool_view(facts: PoolFacts, targets: Sequence[TargetView], now: float) -> PoolView:

@@ -163,7 +163,7 @@ def _claim(listen: str) -> tuple[str, int]:
         except OSError as error:
             raise AddressTakenError(
                 f"cannot listen on {listen}: {error.strerror}; stop what listens there or give"
-                " another address with --web.listen-address"
+                " another address with --web.listen-address or SCORER_WEB_LISTEN_ADDRESS"
             ) from None
         return host, trial.getsockname()[1]
 

@@ -75,10 +75,7 @@ class Rows(OfFamily):
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Return whether a row with ``labels`` is chosen, ``among`` aside."""
-        for label, fits, good in self._rules:
-            if bool(fits(labels.get(label, ""))) is not good:
-                return False
-        return True
+        return all(bool(fits(labels.get(label, ""))) is good for label, fits, good in self._rules)
 
     def families(self) -> Iterator[str]:
         """Yield the names of all series that are looked at."""

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scorer.core.health import TargetHealth
 from scorer.core.judge import Judgement, judge_pool
 from scorer.core.learn import Circumstances, learn
-from scorer.core.overrides import Override
 from scorer.core.outcome import Outcome, OutcomeClass
 from scorer.core.outstanding import NOTHING, Outstanding
+from scorer.core.overrides import Override
 from scorer.core.vocabulary import Cause, Reason, State
 from tests.core.builders import REFUSED, failed, page, scrape, target
 

@@ -202,7 +202,7 @@ def test_garbage_is_400():
 
 def test_endless_head_is_431():
     """A header flood cannot grow memory: it ends a little above the bound."""
-    with connected() as (connection, wire, loop):
+    with connected() as (connection, wire, _):
         connection.data_received(b"GET /pick HTTP/1.1\r\n")
         for number in range(MOST_HEAD_BYTES // 100 + 2):
             if not wire.closed:
