@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from scorer.core.outcome import OutcomeClass
 from scorer.core.vocabulary import Cause, ScrapeFailure, SignalName, State
 from scorer.daemon_stats import SCORING_BOUNDS, SCRAPE_BOUNDS
+from scorer.discovered import Mechanism
+from scorer.feedback.stats import Rejection
 from scorer.pick_stats import PICK_BOUNDS, PickFailure
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "metrics.md"
@@ -142,7 +145,36 @@ METRICS = (
         "Scrapes skipped because the previous one was still running or the schedule was late.",
     ),
     Metric(
+        "scorer_target_in_flight_requests", Type.GAUGE, TARGET, "requests",
+        "Requests picked for the target and not reported finished.",
+    ),
+    Metric(
+        "scorer_target_expected_wait_seconds", Type.GAUGE, TARGET, "seconds",
+        "Time a short prompt picked at this moment would wait for its first token, as the "
+        "picker estimates it.",
+    ),
+    Metric(
+        "scorer_target_prefill_rate_tokens_per_second", Type.GAUGE, TARGET, "tokens/s",
+        "Learned prefill rate of the target.",
+    ),
+    Metric(
         "scorer_picks_total", Type.COUNTER, TARGET, "picks", "Picks that returned the target.",
+    ),
+    Metric(
+        "scorer_probes_total", Type.COUNTER, TARGET, "probes",
+        "Requests sent to the target to find out whether it has recovered.",
+    ),
+    Metric(
+        "scorer_leases_lost_total", Type.COUNTER, TARGET, "leases",
+        "Leases closed by a scrape or by expiry because no feedback came.",
+    ),
+    Metric(
+        "scorer_feedback_total", Type.COUNTER, (*TARGET, "outcome"), "feedback",
+        "Request outcomes reported by clients.",
+    ),
+    Metric(
+        "scorer_feedback_rejected_total", Type.COUNTER, ("reason",), "items",
+        "Feedback items not applied.",
     ),
     Metric(
         "scorer_pool_targets", Type.GAUGE, (*POOL, "state"), "targets",
@@ -184,6 +216,22 @@ METRICS = (
         "Unix time of the last completed scoring pass of the pool.",
     ),
     Metric(
+        "scorer_sd_targets", Type.GAUGE, (*POOL, "mechanism"), "targets",
+        "Targets found by the discovery mechanism.",
+    ),
+    Metric(
+        "scorer_sd_refreshes_total", Type.COUNTER, (*POOL, "mechanism"), "refreshes",
+        "Refreshes of the discovery mechanism.",
+    ),
+    Metric(
+        "scorer_sd_refresh_failures_total", Type.COUNTER, (*POOL, "mechanism"), "refreshes",
+        "Refreshes of the discovery mechanism that failed; the previous targets are kept.",
+    ),
+    Metric(
+        "scorer_sd_last_refresh_success_timestamp_seconds", Type.GAUGE, (*POOL, "mechanism"), UNIX,
+        "Unix time of the last successful refresh of the discovery mechanism.",
+    ),
+    Metric(
         "scorer_config_last_reload_successful", Type.GAUGE, NONE, FLAG,
         "Whether the last configuration reload attempt was successful.",
     ),
@@ -204,6 +252,9 @@ LABEL_VALUES = {
     "`signal` of availability": SignalName,
     "`reason` of scrape failures": ScrapeFailure,
     "`reason` of pick request failures": PickFailure,
+    "`outcome`": OutcomeClass,
+    "`reason` of rejected feedback": Rejection,
+    "`mechanism`": Mechanism,
 }
 BUCKETS = {
     "scorer_pick_duration_seconds": PICK_BOUNDS,

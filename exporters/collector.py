@@ -18,9 +18,11 @@ from scorer.clocks import Clocks
 from scorer.core.snapshot import PoolView, Snapshot, TargetView
 from scorer.core.vocabulary import ScrapeFailure, SignalName, State
 from scorer.daemon_stats import DaemonReading, DaemonStats
+from scorer.feedback.stats import FeedbackStats
 from scorer.histogram import HistogramReading
-from scorer.inflight import InFlight
+from scorer.inflight import InFlight, LoadReading
 from scorer.pick_stats import NO_POOL, PickStats
+from scorer.sources.discovery.stats import SdStats
 
 Labels = dict[str, str]
 
@@ -34,7 +36,10 @@ SIGNAL_VALUES = {
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Where the collector reads from; ``picks`` are pick requests, ``stats`` the daemon's own."""
+    """Where the collector reads from.
+
+    ``picks`` are pick requests, ``stats`` the daemon's own counts, ``sd`` discovery's.
+    """
 
     snapshot: Callable[[], Snapshot]
     inflight: InFlight
@@ -43,6 +48,8 @@ class Inputs:
     version: str
     revision: str = ""
     clocks: Clocks = field(default_factory=Clocks)
+    sd: SdStats = field(default_factory=SdStats)
+    feedback: FeedbackStats = field(default_factory=FeedbackStats)
 
 
 class StateCollector:
@@ -65,6 +72,8 @@ class StateCollector:
             for view in pool.targets:
                 self._add_target(page, view)
         self._add_pick_requests(page, [*snapshot.pools, NO_POOL])
+        self._add_feedback(page, snapshot)
+        self._add_discovery(page, snapshot)
         self._add_daemon(page, self._inputs.stats.read(), snapshot)
         return page.families()
 
@@ -97,8 +106,12 @@ class StateCollector:
         for reason in ScrapeFailure:
             failures = view.scrape_failures.get(reason, 0)
             add("scorer_scrape_failures_total", {**labels, "reason": reason}, failures)
-        add("scorer_picks_total", labels, self._inputs.inflight.count(view.pool, view.target))
+        _add_load(page, labels, self._load(view))
         _add_signals(page, labels, view)
+
+    def _load(self, view: TargetView) -> LoadReading:
+        now = self._inputs.clocks.monotonic()
+        return self._inputs.inflight.reading(view.pool, view.target, now)
 
     def _add_pool(self, page: "_Page", pool: PoolView) -> None:
         labels = {"pool": pool.name}
@@ -119,6 +132,28 @@ class StateCollector:
                 failed = {**labels, "reason": reason}
                 page.add("scorer_pick_request_failures_total", failed, count)
             page.add_histogram("scorer_pick_duration_seconds", labels, reading.duration)
+
+    def _add_feedback(self, page: "_Page", snapshot: Snapshot) -> None:
+        stats = self._inputs.feedback
+        for pool in snapshot.pools.values():
+            for view in pool.targets:
+                labels = {"pool": view.pool, "target": view.target}
+                for outcome, count in stats.outcomes(view.pool, view.target).items():
+                    page.add("scorer_feedback_total", {**labels, "outcome": outcome}, count)
+        for reason, count in stats.rejected().items():
+            page.add("scorer_feedback_rejected_total", {"reason": reason}, count)
+
+    def _add_discovery(self, page: "_Page", snapshot: Snapshot) -> None:
+        for (pool, mechanism), reading in self._inputs.sd.read().items():
+            if pool not in snapshot.pools:
+                continue
+            labels = {"pool": pool, "mechanism": mechanism}
+            page.add("scorer_sd_targets", labels, reading.targets)
+            page.add("scorer_sd_refreshes_total", labels, reading.refreshes)
+            page.add("scorer_sd_refresh_failures_total", labels, reading.failures)
+            at = reading.last_success
+            success = None if at is None else self._inputs.clocks.unix(at)
+            page.add("scorer_sd_last_refresh_success_timestamp_seconds", labels, success)
 
     def _add_daemon(self, page: "_Page", reading: DaemonReading, snapshot: Snapshot) -> None:
         for pool in snapshot.pools.values():
@@ -193,3 +228,12 @@ def _add_signals(page: _Page, labels: Labels, view: TargetView) -> None:
         if view.mapping:
             available = {**labels, "signal": name}
             page.add("scorer_target_signal_available", available, signal.available)
+
+
+def _add_load(page: _Page, labels: Labels, load: LoadReading) -> None:
+    page.add("scorer_target_in_flight_requests", labels, load.in_flight)
+    page.add("scorer_target_expected_wait_seconds", labels, load.wait)
+    page.add("scorer_target_prefill_rate_tokens_per_second", labels, load.rate)
+    page.add("scorer_picks_total", labels, load.picks)
+    page.add("scorer_probes_total", labels, load.probes)
+    page.add("scorer_leases_lost_total", labels, load.lost)

@@ -11,6 +11,7 @@ from typing import NoReturn
 from urllib.parse import SplitResult, urlsplit
 
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
+_PREFIX = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+;=:@%-]+)*/?")
 MAX_PORT = 65_535
 
 
@@ -29,6 +30,11 @@ class Address:
     def name(self) -> str:
         """The target's name: ``host:port`` and the path prefix."""
         return self.netloc + self.prefix
+
+    @property
+    def host(self) -> str:
+        """The host, an IPv6 address in brackets."""
+        return self.netloc.rpartition(":")[0]
 
     @property
     def url(self) -> str:
@@ -51,6 +57,9 @@ def parse_address(text: str, scheme: str = "http") -> Address:
         _refuse("must be host:port with an optional path, nothing else")
     if _unbracketed_ipv6(text):
         _refuse("must put an IPv6 address in brackets, as [::1]:8000")
+    # urlsplit drops tabs and line feeds; a name with a comma would be two in a list of names.
+    if not text.isprintable() or not _PREFIX.fullmatch(parts.path):
+        _refuse("must have a path of letters, digits and URL characters other than ','")
     return Address(parts.scheme, f"{_host(parts.hostname)}:{_port(parts)}", parts.path.rstrip("/"))
 
 

@@ -6,7 +6,7 @@ also uses 1 for a page that cannot be read and 3 for one with signals missing.
 
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,12 +15,13 @@ import click
 from scorer import __version__, logs
 from scorer.config import Config, load_config
 from scorer.config.errors import ConfigError
+from scorer.config.files import unreadable
 from scorer.config.types import parse_listen_address
 from scorer.daemon import Daemon
 from scorer.demo.run import run_demo
 from scorer.doctor import run_doctor
 from scorer.durations import parse_duration
-from scorer.serving import ListenError, listen, serve
+from scorer.serving import ListenError, listen, listen_udp, serve
 
 RUNTIME_ERROR, BAD_USAGE = 1, 2
 VERSION = f"scorer, version {__version__} (Python {platform.python_version()})"
@@ -79,9 +80,10 @@ def run(path: Path, address: str | None, level: str, form: logs.Format) -> None:
     config = _loaded(path)
     try:
         sock = listen(address or config.web.listen_address)
+        udp = listen_udp(config.feedback.udp.listen)
     except ListenError as error:
         _fail(str(error), RUNTIME_ERROR)
-    serve(Daemon(config, path), sock)
+    serve(Daemon(config, path), sock, udp)
 
 
 @main.command("check-config")
@@ -89,10 +91,15 @@ def run(path: Path, address: str | None, level: str, form: logs.Format) -> None:
 def check_config(path: Path) -> None:
     """Check a configuration file: every problem with path, rule and value."""
     config = _loaded(path)
-    count = sum(len(pool.addresses()) for pool in config.pools)
+    if problems := list(unreadable(config)):
+        _refuse(path, problems)
+    count = sum(len(pool.static_targets()) for pool in config.pools)
     for warning in config.warnings():
         click.echo(f"WARNING: {path}: {warning}")
-    click.echo(f"SUCCESS: {path}: {_many(len(config.pools), 'pool')}, {_many(count, 'target')}")
+    found = _many(count, "target")
+    if any(pool.discovers() for pool in config.pools):
+        found += " and those that discovery finds"
+    click.echo(f"SUCCESS: {path}: {_many(len(config.pools), 'pool')}, {found}")
 
 
 @main.command()
@@ -134,9 +141,13 @@ def _loaded(path: Path) -> Config:
     try:
         return load_config(path)
     except ConfigError as error:
-        for problem in error.problems:
-            click.echo(f"FAILED: {path}: {problem}", err=True)
-        sys.exit(BAD_USAGE)
+        _refuse(path, error.problems)
+
+
+def _refuse(path: Path, problems: Sequence[str]) -> NoReturn:
+    for problem in problems:
+        click.echo(f"FAILED: {path}: {problem}", err=True)
+    sys.exit(BAD_USAGE)
 
 
 def _many(count: int, noun: str) -> str:

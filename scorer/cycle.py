@@ -5,12 +5,20 @@ touches is injected: the pool, the time, the in-flight counts and where to publi
 The only I/O is one log line per change, after the pool's lock is released.
 """
 
+import random
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import structlog
 
+from scorer.core.gateway import GatewayReading, hear
 from scorer.core.health import TargetHealth
 from scorer.core.judge import judge_pool, pool_ttft
+from scorer.core.learn import Circumstances, learn
+from scorer.core.outcome import Outcome
+from scorer.core.outstanding import Outstanding
+from scorer.core.prefill import work
+from scorer.core.samples import Page, Scrape
 from scorer.core.snapshot import PoolView, TargetView
 from scorer.core.view import pool_view, target_view
 from scorer.core.vocabulary import State
@@ -25,41 +33,88 @@ BAD_STATES = (State.UNREACHABLE, State.DEGRADED)
 class Cycle:
     """The tick of one pool; any thread may call it, one at a time gets through."""
 
-    def __init__(self, pool: Pool, inflight: InFlight, publish: Callable[[PoolView], None]) -> None:
-        """Work on ``pool`` and hand each view to ``publish``."""
+    def __init__(
+        self,
+        pool: Pool,
+        inflight: InFlight,
+        publish: Callable[[PoolView], None],
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        """Work on ``pool`` and hand each view to ``publish``; ``draw`` gives floats in [0, 1)."""
         self._pool = pool
         self._inflight = inflight
         self._publish = publish
+        self._draw = draw
         self._before: Mapping[str, TargetView] = {}
 
     def tick(self, now: float) -> PoolView:
-        """Apply the scrapes that came in, judge every target at ``now``, publish the view.
+        """Apply what came in, judge every target at ``now``, publish the view.
 
         Published under the lock, so that a reload in between cannot be undone by a
         view that was computed before it.
         """
         pool = self._pool
         with pool.lock:
-            _collect(pool, now)
-            judgements = judge_pool(list(pool.targets.values()), now, self._outstanding)
-            view = pool_view(pool.facts, [target_view(each) for each in judgements], now)
+            self._collect(now)
+            under_way = partial(self._outstanding, now=now)
+            judgements = judge_pool(list(pool.targets.values()), now, under_way)
+            view = pool_view(pool.facts, [target_view(each, now) for each in judgements], now)
+            self._inflight.prepare(view, now)
             self._publish(view)
             before, self._before = self._before, {each.target: each for each in view.targets}
         for target in view.targets:
             _log_changes(before.get(target.target), target)
         return view
 
-    def _outstanding(self, health: TargetHealth) -> int:
-        return self._inflight.count(health.id.pool, health.id.target) - health.picks_seen
+    def _collect(self, now: float) -> None:
+        """Apply everything in the inbox; what is about targets that left is dropped.
 
+        At most half of a pool may be in cooldown, counted with the one that would enter.
+        """
+        pool = self._pool
+        targets = list(pool.targets.values())
+        prior, most = pool_ttft(targets, now), len(targets) // 2
+        cooling = sum(each.cooldown.active(now) for each in targets)
+        while pool.inbox:
+            health, news = pool.inbox.popleft()
+            if not pool.owns(health):
+                continue
+            cooled = health.cooldown.active(now)
+            allowed = cooled or cooling < most
+            if isinstance(news, Scrape):
+                restarts = health.restarts
+                health.apply(news, prior=prior, draw=self._draw(), allowed=allowed)
+                self._reconcile(health, news, now, restarted=health.restarts > restarts)
+            elif isinstance(news, GatewayReading):
+                hear(health, news, prior)
+            else:
+                scale = self._scale(health, news)
+                learn(health, news, Circumstances(prior, self._draw(), allowed, scale))
+            cooling += health.cooldown.active(now) - cooled
 
-def _collect(pool: Pool, now: float) -> None:
-    """Apply every scrape in the inbox; those of targets that left are dropped."""
-    prior = pool_ttft(list(pool.targets.values()), now)
-    while pool.inbox:
-        health, scrape = pool.inbox.popleft()
-        if pool.owns(health):
-            health.apply(scrape, prior=prior)
+    def _reconcile(
+        self, health: TargetHealth, scrape: Scrape, now: float, *, restarted: bool
+    ) -> None:
+        """Close the leases that a good page says its engine does not have."""
+        pool, target = health.id.pool, health.id.target
+        if restarted:
+            self._inflight.restarted(pool, target, scrape.started_at, now)
+        if isinstance(scrape.result, Page) and (samples := scrape.result.samples):
+            running, waiting = samples.running.value, samples.waiting.value
+            self._inflight.reconcile(
+                pool, target, running, waiting, scrape.started_at, now, scrape.mark
+            )
+
+    def _scale(self, health: TargetHealth, outcome: Outcome) -> float:
+        """Return what takes the length of its prompt out of an outcome's TTFT."""
+        speed = self._inflight.speed(health.id.pool, health.id.target)
+        if outcome.prompt_tokens is None or speed is None:
+            return 1.0
+        ceiling = health.params.ttft.ceiling
+        return ceiling / (ceiling + work(outcome.prompt_tokens) / speed)
+
+    def _outstanding(self, health: TargetHealth, now: float) -> Outstanding:
+        return self._inflight.outstanding(health.id.pool, health.id.target, health.picks_seen, now)
 
 
 def _log_changes(before: TargetView | None, target: TargetView) -> None:

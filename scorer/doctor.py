@@ -1,86 +1,133 @@
-"""``scorer doctor``: scrape an engine once and say what can be read, what not, and why.
+"""``scorer doctor``: read an engine or a gateway once; say what can be read, what not, and why.
 
 Exit codes: 0 readable, 1 not, 3 readable but without one of the signals that
-:data:`scorer.sources.diagnosis.NEEDED` names.
+:data:`scorer.sources.diagnosis.NEEDED` names, or a gateway without TTFT.
 """
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
 
 from scorer.addresses import parse_address
-from scorer.core.samples import ScrapeFailed
+from scorer.core.samples import Page, ScrapeFailed
+from scorer.mappings.engine import Mapping
+from scorer.mappings.shipped import engine_mappings
 from scorer.sources.advice import on_failure, on_samples, on_unknown
 from scorer.sources.diagnosis import Diagnosis, as_json, as_text
+from scorer.sources.engine import EngineSource
 from scorer.sources.failures import without_userinfo
-from scorer.sources.fetch import MAX_BYTES, Fetched, Fetcher
-from scorer.sources.mapping import read_page
-from scorer.sources.schema import load_mappings
+from scorer.sources.fetch import MAX_BYTES, Fetched
+from scorer.sources.gateway_diagnosis import (
+    GatewayDiagnosis,
+    gateway_json,
+    gateway_text,
+    recognised,
+)
+from scorer.sources.mapping import PageReader
+from scorer.sources.places import ScrapeTarget
+from scorer.sources.table import as_csv
 
 READABLE, UNREADABLE, PARTLY = 0, 1, 3
+PAGES = (".prom", ".json", ".txt")
+"""Ends of the names of saved pages, which are looked for in a folder."""
+
+Found = Diagnosis | GatewayDiagnosis
 
 
 def run_doctor(targets: list[str], output: str, timeout: float) -> int:
-    """Diagnose each target, print as ``output`` (table or json), return the worst exit code."""
-    diagnoses = [diagnose(target, timeout) for target in targets]
-    if output == "json":
-        found = [as_json(diagnosis) for diagnosis in diagnoses]
+    """Diagnose each target, print as ``output`` (table, json, csv), return the worst exit code."""
+    diagnoses = [each for target in targets for each in diagnose_all(target, timeout)]
+    if output == "csv":
+        click.echo(as_csv(diagnoses), nl=False)
+    elif output == "json":
+        found = [_json(diagnosis) for diagnosis in diagnoses]
         click.echo(json.dumps(found[0] if len(found) == 1 else found, indent=2))
     else:
-        click.echo("\n\n".join("\n".join(as_text(diagnosis)) for diagnosis in diagnoses))
+        click.echo("\n\n".join("\n".join(_text(diagnosis)) for diagnosis in diagnoses))
     worse = (READABLE, PARTLY, UNREADABLE)
     return max((exit_code(diagnosis) for diagnosis in diagnoses), key=worse.index)
 
 
-def exit_code(diagnosis: Diagnosis) -> int:
+def _json(diagnosis: Found) -> dict[str, object]:
+    return as_json(diagnosis) if isinstance(diagnosis, Diagnosis) else gateway_json(diagnosis)
+
+
+def _text(diagnosis: Found) -> Iterator[str]:
+    return as_text(diagnosis) if isinstance(diagnosis, Diagnosis) else gateway_text(diagnosis)
+
+
+def exit_code(diagnosis: Found) -> int:
     """Return 0 for readable, 1 for not, 3 for readable with a needed signal missing."""
+    if isinstance(diagnosis, GatewayDiagnosis):
+        return READABLE if diagnosis.told else PARTLY
     if diagnosis.samples is None:
         return UNREADABLE
     return PARTLY if diagnosis.missing else READABLE
 
 
-def diagnose(target: str, timeout: float) -> Diagnosis:
-    """Scrape ``target`` once within ``timeout`` seconds and say what it yields.
+def diagnose_all(target: str, timeout: float) -> Iterator[Found]:
+    """Diagnose ``target``, or if it is a folder every saved page in it, in order of names."""
+    folder = Path(target)
+    pages = []
+    if "://" not in target and folder.is_dir():
+        pages = sorted(path for path in folder.rglob("*") if path.suffix in PAGES)
+    if not pages:
+        yield diagnose(target, timeout)
+    for path in pages:
+        yield diagnose(str(path), timeout, path.relative_to(folder).as_posix())
 
-    ``target`` is an http(s) URL or ``host:port`` (both with /metrics unless they have
-    a path), a saved page, or ``-`` for a page on standard input.
+
+def diagnose(target: str, timeout: float, shown: str = "") -> Found:
+    """Read ``target`` once within ``timeout`` seconds and say what it yields.
+
+    ``target`` is an http(s) URL or ``host:port`` (both with the engine's usual path
+    unless they have one), a saved page, or ``-`` for a page on standard input.
+    ``shown`` is what it is called.
     """
-    shown = without_userinfo(target)
+    shown = shown or without_userinfo(target)
     try:
-        got = _obtained(target, timeout)
+        result, got, mapping = _obtained(target, timeout)
     except (OSError, ValueError) as error:
         detail = getattr(error, "strerror", None) or str(error)
         return Diagnosis(shown, reason="target", detail=detail)
-    if isinstance(got, ScrapeFailed):
-        return _failed(shown, got)
-    page = read_page(got.body, got.content_type, got.complete, load_mappings())
-    if isinstance(page, ScrapeFailed):
-        return _failed(shown, page)
-    if page.samples is None:
-        return Diagnosis.unknown(shown, tuple(on_unknown(got.body)))
-    return Diagnosis(shown, page.samples, hints=tuple(on_samples(got.body, page.samples)))
+    if isinstance(result, ScrapeFailed):
+        hints = tuple(on_failure(result))
+        return Diagnosis(shown, None, result.reason.value, result.detail, hints)
+    body = got.body if got else b""
+    if result.samples is not None:
+        return Diagnosis(
+            shown, result.samples, hints=tuple(on_samples(body, result.samples, mapping))
+        )
+    gateway = recognised(shown, got) if got else None
+    return gateway or Diagnosis.unknown(shown, tuple(on_unknown(body)))
 
 
-def _failed(target: str, failure: ScrapeFailed) -> Diagnosis:
-    hints = tuple(on_failure(failure))
-    return Diagnosis(target, None, failure.reason.value, failure.detail, hints)
+Obtained = tuple[Page | ScrapeFailed, Fetched | None, Mapping | None]
 
 
-def _obtained(target: str, timeout: float) -> Fetched | ScrapeFailed:
+def _obtained(target: str, timeout: float) -> Obtained:
     """Fetch a URL or read a file; OSError and ValueError say what is wrong with ``target``."""
     if target == "-":
-        return _saved(sys.stdin.buffer.read(MAX_BYTES + 1))
+        return _read(_saved(sys.stdin.buffer.read(MAX_BYTES + 1)))
     if "://" not in target and Path(target).exists():
         with Path(target).open("rb") as file:
-            return _saved(file.read(MAX_BYTES + 1))
-    fetcher = Fetcher(_metrics_url(target), timeout)
+            return _read(_saved(file.read(MAX_BYTES + 1)))
+    source = EngineSource(_scraped(target, timeout))
     try:
-        return fetcher.fetch()
+        result = source.scrape()
+        return result, source.place.fetched, source.place.mapping
     finally:
-        fetcher.close()
+        source.close()
+
+
+def _read(got: Fetched) -> Obtained:
+    reader = PageReader(engine_mappings())
+    result = reader.read(got.body, got.content_type, complete=got.complete)
+    return result, got, reader.mapping
 
 
 def _saved(body: bytes) -> Fetched:
@@ -92,14 +139,16 @@ def _saved(body: bytes) -> Fetched:
     return Fetched(body, kind, complete=False)
 
 
-def _metrics_url(target: str) -> str:
+def _scraped(target: str, timeout: float) -> ScrapeTarget:
     if "://" in target:
         parts = urlsplit(target)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("neither an http nor an https URL")
-        return parts._replace(path="/metrics").geturl() if parts.path in ("", "/") else target
+        path = "" if parts.path in ("", "/") else parts.path
+        query = f"?{parts.query}" if parts.query else ""
+        return ScrapeTarget(f"{parts.scheme}://{parts.netloc}", timeout, path and path + query)
     try:
         address = parse_address(target)
     except ValueError as error:
         raise ValueError(f"no such file, and as an address it {error}") from error
-    return address.url if address.prefix else f"{address.url}/metrics"
+    return ScrapeTarget(f"{address.scheme}://{address.netloc}", timeout, address.prefix)

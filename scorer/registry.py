@@ -8,22 +8,26 @@ replaced by one assignment.
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from scorer.config.pool import PoolConfig
+from scorer.core.gateway import GatewayReading
 from scorer.core.health import TargetHealth, TargetId
+from scorer.core.outcome import Outcome
 from scorer.core.params import ScoreParams
 from scorer.core.samples import Scrape
 from scorer.core.snapshot import EMPTY, PoolView, Snapshot
 from scorer.core.view import PoolFacts, pool_view
+from scorer.discovered import Found
 
 
 @dataclass(slots=True)
 class Pool:
-    """One pool: its targets by address in file order, and the scrapes not yet applied.
+    """One pool: its targets by address as they were found, and the scrapes not yet applied.
 
+    ``settled`` says that its targets are known: those that come later are new.
     ``inbox`` is filled by scrape threads and emptied by the pool's own cycle; appends
     and pops of a deque are atomic.
     """
@@ -31,8 +35,11 @@ class Pool:
     facts: PoolFacts
     params: ScoreParams
     targets: dict[str, TargetHealth] = field(default_factory=dict)
-    inbox: deque[tuple[TargetHealth, Scrape]] = field(default_factory=deque)
+    inbox: deque[tuple[TargetHealth, Scrape | Outcome | GatewayReading]] = field(
+        default_factory=deque
+    )
     lock: threading.Lock = field(default_factory=threading.Lock)
+    settled: bool = False
 
     def owns(self, health: TargetHealth) -> bool:
         """Whether a target is still of this pool; a late scrape does not bring it back."""
@@ -47,6 +54,14 @@ class Registry:
         self._lock = threading.Lock()
         self._pools: Mapping[str, Pool] = MappingProxyType({})
         self._snapshot = EMPTY
+        self._subscribers: tuple[Callable[[], None], ...] = ()
+
+    def subscribe(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called after each publication, by the thread that publishes.
+
+        It must neither wait nor raise.
+        """
+        self._subscribers += (call,)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -58,8 +73,10 @@ class Registry:
         """Pools by name, in file order."""
         return self._pools
 
-    def apply(self, configs: Sequence[PoolConfig], now: float) -> list[TargetId]:
-        """Take the pools and targets of a configuration; return the targets that left.
+    def apply(
+        self, configs: Sequence[PoolConfig], found: Mapping[str, Found], now: float
+    ) -> list[TargetId]:
+        """Take the pools of a configuration with the targets found; return those that left.
 
         Targets that stay keep their memory. Targets that come while others are
         already known start from score 0: the fleet is not new, they are.
@@ -68,18 +85,39 @@ class Registry:
         departed: list[TargetId] = []
         pools: dict[str, Pool] = {}
         for config in configs:
-            pool = self._pools.get(config.name) or Pool(config.facts(), config.score_params())
-            departed += _update(pool, config, now, late=running)
+            facts, params = config.facts(), config.score_params()
+            pool = self._pools.get(config.name) or Pool(facts, params, settled=running)
+            with pool.lock:
+                pool.facts, pool.params = facts, params
+            departed += _update(pool, found[config.name], now)
             pools[config.name] = pool
         for name, pool in self._pools.items():
             if name not in pools:
                 departed += [health.id for health in pool.targets.values()]
                 pool.targets = {}
-        gone = {(identity.pool, identity.target) for identity in departed}
+        gone = _names(departed)
         with self._lock:
             self._pools = MappingProxyType(pools)
             views = self._snapshot.pools
             self._publish({name: _without(views.get(name), gone, pools[name]) for name in pools})
+        return departed
+
+    def update(
+        self, name: str, found: Found, now: float, *, settled: bool = False
+    ) -> list[TargetId]:
+        """Take the targets found for a pool; return those that left, which are gone at once.
+
+        ``settled`` says that the pool has had its time to find all of its targets.
+        """
+        pool = self._pools[name]
+        pool.settled = pool.settled or settled
+        departed = _update(pool, found, now)
+        view = self._snapshot.pools.get(name)
+        if departed and view is not None:
+            gone = _names(departed)
+            with self._lock:
+                views = self._snapshot.pools
+                self._publish({**views, name: _without(views.get(name), gone, pool)})
         return departed
 
     def publish(self, view: PoolView) -> None:
@@ -92,6 +130,8 @@ class Registry:
     def _publish(self, views: Mapping[str, PoolView | None]) -> None:
         known = {name: view for name, view in views.items() if view is not None}
         self._snapshot = Snapshot(self._snapshot.version + 1, MappingProxyType(known))
+        for call in self._subscribers:
+            call()
 
 
 def _without(view: PoolView | None, gone: set[tuple[str, str]], pool: Pool) -> PoolView | None:
@@ -102,21 +142,25 @@ def _without(view: PoolView | None, gone: set[tuple[str, str]], pool: Pool) -> P
     return pool_view(pool.facts, targets, view.judged_at)
 
 
-def _update(pool: Pool, config: PoolConfig, now: float, *, late: bool) -> list[TargetId]:
-    """Bring a pool to its configuration; return the targets that left."""
-    wanted = {address.name: address for address in config.addresses()}
-    params = config.score_params()
+def _names(identities: Sequence[TargetId]) -> set[tuple[str, str]]:
+    return {(identity.pool, identity.target) for identity in identities}
+
+
+def _update(pool: Pool, found: Found, now: float) -> list[TargetId]:
+    """Bring a pool to the targets found; return those that left."""
+    wanted = {target.address.name: target for target in found.targets}
     with pool.lock:
-        pool.facts, pool.params = config.facts(), params
         departed = [health.id for name, health in pool.targets.items() if name not in wanted]
         targets = {}
-        for name, address in wanted.items():
-            identity = TargetId(config.name, name, address.url)
+        for name, target in wanted.items():
+            identity = TargetId(pool.facts.name, name, target.address.url)
             health = pool.targets.get(name)
             if health is None:
-                health = TargetHealth(identity, params, known_at=now, late=late)
+                health = TargetHealth(identity, pool.params, known_at=now, late=pool.settled)
             health.id = identity
-            health.use(params)
+            health.use(pool.params)
+            health.leaving = target.draining
             targets[name] = health
         pool.targets = targets
+        pool.settled = pool.settled or found.complete
     return departed

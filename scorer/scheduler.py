@@ -98,15 +98,17 @@ class Scheduler:
         run: Callable[[], None],
         *,
         executor: str = "scrape",
+        at_once: bool = False,
         missed: Callable[[], None] = lambda: None,
     ) -> None:
         """Run ``run`` every ``interval`` seconds under ``name``, replacing what ran under it.
 
-        ``executor`` is ``scrape`` or ``score``. ``missed`` is called for each run that
+        ``executor`` is ``scrape`` or ``score``; with ``at_once`` the first run is not put
+        off to spread phases. ``missed`` is called for each run that
         was skipped because the one before was still going or the schedule was late.
         """
         self._added += 1
-        phase = (self._added * GOLDEN) % 1.0 * interval
+        phase = 0.0 if at_once else (self._added * GOLDEN) % 1.0 * interval
         self._jobs[name] = _Job(run, interval, phase, executor, self._clock(), missed)
         self._arm(name)
 
@@ -132,6 +134,8 @@ class Scheduler:
             # A late run is made all the same: dropping it would starve targets under overload.
             misfire_grace_time=None,
             replace_existing=True,
+            # The trigger would put off a first run that is due by the time it is looked at.
+            **({} if job.phase else {"next_run_time": start}),
         )
 
     def _run(self, job: _Job) -> None:

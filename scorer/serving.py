@@ -18,6 +18,9 @@ import uvicorn
 import uvloop
 
 from scorer.daemon import Daemon
+from scorer.feedback.udp import FeedbackProtocol, bind_udp
+from scorer.http.feedback_protocol import connections_with
+from scorer.http.protocol import close_overdue
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -78,20 +81,31 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def serve(daemon: Daemon, sock: socket.socket) -> None:
-    """Run the daemon on a bound socket until SIGTERM or SIGINT."""
+def listen_udp(address: str) -> socket.socket | None:
+    """Return a UDP socket bound to ``host:port``, None for ""; ListenError as :func:`listen`."""
+    if not address:
+        return None
+    try:
+        return bind_udp(address)
+    except OSError as error:
+        message = f"cannot listen on UDP {address}: {error.strerror or error}"
+        raise ListenError(message) from None
+
+
+def serve(daemon: Daemon, sock: socket.socket, udp: socket.socket | None = None) -> None:
+    """Run the daemon on bound sockets until SIGTERM or SIGINT; ``udp`` takes feedback."""
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.set_threshold(*GC_THRESHOLDS)
     _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(daemon, sock))
+        runner.run(_serve(daemon, sock, udp))
 
 
-async def _serve(daemon: Daemon, sock: socket.socket) -> None:
+async def _serve(daemon: Daemon, sock: socket.socket, udp: socket.socket | None) -> None:
     server = _Server(
         uvicorn.Config(
             daemon.asgi,
-            http="httptools",
+            http=connections_with(daemon.picking, daemon.reporting),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -121,7 +135,17 @@ async def _serve(daemon: Daemon, sock: socket.socket) -> None:
     daemon.start()
     try:
         logger.info("Listening", address="{}:{}".format(*sock.getsockname()[:2]))
+        if udp is not None:
+            await _take_feedback(daemon, udp)
+        sweeping = asyncio.create_task(close_overdue(server.server_state, KEEP_ALIVE))
         await server.serve(sockets=[sock])
+        sweeping.cancel()
     finally:
         daemon.stop()
     logger.info("Scorer stopped")
+
+
+async def _take_feedback(daemon: Daemon, udp: socket.socket) -> None:
+    protocol = FeedbackProtocol(daemon.feedback, daemon.clocks.monotonic)
+    await asyncio.get_running_loop().create_datagram_endpoint(lambda: protocol, sock=udp)
+    logger.info("Taking feedback by UDP", address="{}:{}".format(*udp.getsockname()[:2]))

@@ -2,7 +2,7 @@
 # Sets up what one make target needs, and does nothing when it is there already.
 #
 #   scripts/setup.sh run     virtual environment with what ships
-#   scripts/setup.sh test    … and the development tools, a real Prometheus, a C compiler
+#   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server, cc
 #   scripts/setup.sh bench   … and wrk
 #
 # Debian 12 or 13, as root or with sudo. PYTHON names the interpreter (default python3).
@@ -108,11 +108,18 @@ need_prometheus() {
     as_root rm -f /etc/systemd/system/multi-user.target.wants/prometheus.service
 }
 
+# The program alone: the package `dnsmasq` would start it as a service. It is no command on
+# the PATH of an ordinary user.
+need_dnsmasq() {
+    [ -x /usr/sbin/dnsmasq ] || need dnsmasq dnsmasq-base
+}
+
 case ${1:-} in
     run) need_packages "" ;;
     test)
         need_packages "[dev]"
         need_prometheus
+        need_dnsmasq
         need cc "gcc libc6-dev"
         ;;
     bench)

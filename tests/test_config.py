@@ -61,14 +61,6 @@ def test_signals_become_score_parameters() -> None:
     assert (params.errors.ceiling, params.queue.ceiling, params.kv_cache.knee) == (0.1, 8.0, 0.7)
 
 
-def test_target_listed_twice_is_one_target() -> None:
-    """Spellings of one address are one target, the first one's place is kept."""
-    config = parse_config(
-        "pools: [{name: chat, static_configs: [{targets: ['b:2', 'a:1']}, {targets: ['B:2/']}]}]"
-    )
-    assert [address.name for address in config.pools[0].addresses()] == ["b:2", "a:1"]
-
-
 def test_model_served_by_two_pools_is_warned_about() -> None:
     """The pool that comes second is told that the first gets its requests."""
     config = parse_config(

@@ -135,9 +135,8 @@ def test_table_says_why_a_signal_is_missing(printed):
         (str(PAGES / "vllm" / "v1-0.10-apiserver2-pid.prom"), "label pid"),
         (ROUTER, "a router (its rows have the label server): point at the engines behind it"),
         (str(PAGES / "others" / "vllm-router.prom"), "a router (vllm-router): point at"),
-        (str(PAGES / "others" / "litellm-excerpt.prom"), "a gateway (LiteLLM): point at"),
-        (str(PAGES / "others" / "sglang-0.5.3.prom"), "page of SGLang: only vLLM's"),
-        (str(PAGES / "others" / "tgi.prom"), "page of TGI: only vLLM's"),
+        (str(PAGES / "gateways" / "kong.prom"), "the page of Kong, which measures no TTFT"),
+        (str(PAGES / "others" / "dynamo-frontend.prom"), "a router (Dynamo's front-end)"),
         (str(PAGES / "oddities" / "kv_percent.prom"), "it counts as missing, not as 0"),
     ],
 )
@@ -149,7 +148,7 @@ def test_hint_says_what_to_do(path, hint):
 @pytest.mark.parametrize(
     ("body", "reason", "hint"),
     [
-        (b"<html>", "wrong_content", "is this the API port? vLLM serves metrics at /metrics"),
+        (b"<html>", "wrong_content", "metrics are at /metrics of the API port"),
         (b"", "empty", "is this the engine's own port?"),
         (b"up 1", "truncated", "something cuts the page"),
         (b"vllm:num_requests_running=5\n", "parse", "was it edited or merged?"),
@@ -204,7 +203,7 @@ def test_too_large_file_is_refused(page, monkeypatch):
         ("nowhere.prom", "no such file, and as an address it must name the port, as host:port"),
         ("ftp://engine/metrics", "neither an http nor an https URL"),
         ("http://", "neither an http nor an https URL"),
-        (str(PAGES), "Is a directory"),
+        (str(PAGES.parent / "tls"), "Is a directory"),
     ],
 )
 def test_target_that_is_none_is_named(target, detail, printed):

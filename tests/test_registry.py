@@ -3,12 +3,14 @@
 import pytest
 from structlog.testing import capture_logs
 
+from scorer.addresses import parse_address
 from scorer.config import parse_config
 from scorer.config.pool import PoolConfig
 from scorer.core.health import TargetId
 from scorer.core.samples import Page, ScrapeFailed
 from scorer.core.vocabulary import State
 from scorer.cycle import Cycle
+from scorer.discovered import DiscoveredTarget, Found
 from scorer.inflight import InFlight
 from scorer.registry import Registry
 from tests.core.builders import REFUSED, page, scrape
@@ -22,6 +24,16 @@ def pools(**targets: list[str]) -> tuple[PoolConfig, ...]:
     return parse_config(text).pools
 
 
+def found(configs: tuple[PoolConfig, ...]) -> dict[str, Found]:
+    """Return the targets that the configurations name."""
+    return {
+        config.name: Found(
+            tuple(DiscoveredTarget(parse_address(text)) for text in config.static_targets())
+        )
+        for config in configs
+    }
+
+
 class World:
     """A registry whose pools are scraped and judged by hand."""
 
@@ -33,7 +45,8 @@ class World:
         self.apply(**targets)
 
     def apply(self, **targets: list[str]) -> list[TargetId]:
-        departed = self.registry.apply(pools(**targets), self.now)
+        configs = pools(**targets)
+        departed = self.registry.apply(configs, found(configs), self.now)
         for name, pool in self.registry.pools.items():
             self.cycles.setdefault(name, Cycle(pool, self.inflight, self.registry.publish))
             self.cycles[name].tick(self.now)
@@ -107,7 +120,8 @@ def test_target_that_comes_back_starts_anew(world: World) -> None:
 def test_departed_pool_vanishes_even_if_it_is_judged_late(world: World) -> None:
     """A tick of a pool that left does not publish it again."""
     cycle = world.cycles["chat"]
-    world.registry.apply(pools(code=["c:1"]), 3.0)
+    others = pools(code=["c:1"])
+    world.registry.apply(others, found(others), 3.0)
     cycle.tick(3.5)
     assert "chat" not in world.registry.snapshot.pools
 
@@ -127,7 +141,8 @@ def test_weights_changed_by_a_reload_apply_to_known_targets(world: World) -> Non
         "pools: [{name: chat, static_configs: [{targets: ['a:1', 'b:1']}], "
         "signals: {queue: {ceiling: 60}}}]"
     )
-    world.registry.apply(parse_config(text).pools, world.now)
+    configs = parse_config(text).pools
+    world.registry.apply(configs, found(configs), world.now)
     world.second(a=page(waiting=30))
     assert world.scores()["a:1"] == pytest.approx(87.5)
 

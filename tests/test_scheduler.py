@@ -52,6 +52,18 @@ def test_trigger_that_is_ten_years_behind_skips_to_the_future_in_phase() -> None
     assert trigger.get_next_fire_time(NOON, later) == later + timedelta(milliseconds=700)
 
 
+def test_first_run_at_once_is_not_put_off() -> None:
+    """A job that runs seldom begins at once, also when it was added before the start."""
+    scheduler, early, late = Scheduler(), Counter(), Counter()
+    scheduler.every("early", 300.0, early, at_once=True)
+    time.sleep(0.01)
+    scheduler.start()
+    scheduler.every("late", 300.0, late, at_once=True)
+    assert early.wait_for(1, 5.0)
+    assert late.wait_for(1, 5.0)
+    scheduler.stop()
+
+
 def test_phases_of_many_jobs_are_spread() -> None:
     """Of 100 jobs, every tenth of the interval gets 8 to 12."""
     scheduler = Scheduler()

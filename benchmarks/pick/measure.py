@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,8 +100,11 @@ def check(target: Target, path: str) -> None:
         raise BenchError(f"{path}: must answer 200, got {status}: {body.decode(errors='replace')}")
 
 
-def wait_until_scraped(target: Target, size: int) -> None:
-    """Return when all ``size`` targets have been scraped and are eligible."""
+def wait_until_scraped(target: Target, size: int, alive: Callable[[], bool]) -> None:
+    """Return when all ``size`` targets have been scraped and are eligible.
+
+    BenchError when that takes too long or the server is no longer ``alive``.
+    """
     end = time.monotonic() + START_WITHIN
     told = "no answer"
     while time.monotonic() < end:
@@ -110,5 +114,7 @@ def wait_until_scraped(target: Target, size: int) -> None:
             if pool["scored"] and pool["targets"] == pool["eligible"] == size:
                 return
             told = body.decode()
+        if not alive():
+            raise BenchError("the server ended; what it said is above")
         time.sleep(0.2)
     raise BenchError(f"{size} targets must be scored within {START_WITHIN:.0f} s, got {told}")

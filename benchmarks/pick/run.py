@@ -34,7 +34,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 RESULTS = HERE.parent / "results"
 PAGE = ROOT / "tests" / "data" / "expositions" / "vllm" / "v1-latest-saturated.prom"
-SERVER_CORE, LOAD_CORE = "0", "1"
+CORES = sorted(os.sched_getaffinity(0))
+SERVER_CORE, LOAD_CORE = str(CORES[0]), str(CORES[-1])
 ROUTES = {"no-op": "/bench/noop", "/pick": "/pick", "pick through Flask": "/bench/flask"}
 """What is compared, in the order of each round."""
 LOADED, ALONE = 32, 1
@@ -107,7 +108,7 @@ def daemon(size: int, port: int, page: Path, scrapes: float) -> Iterator[Target]
         config.write_text(json.dumps(document))
         with running(*on_core(SERVER_CORE, "server", str(config))) as server:
             target = Target(server.pid, port, LOAD_CORE)
-            wait_until_scraped(target, size)
+            wait_until_scraped(target, size, lambda: server.poll() is None)
             yield target
 
 
@@ -158,7 +159,7 @@ def main() -> None:
     parser.add_argument("--scrapes", type=float, default=100.0, help="at most, a second")
     parser.add_argument("--page", type=Path, default=PAGE, help="what the engines answer")
     options = parser.parse_args()
-    if len(os.sched_getaffinity(0)) < 2:
+    if len(CORES) < 2:
         raise BenchError("needs two cores: one for the server, one for the load")
     lines: list[Line] = []
     for size in map(int, options.pools.split(",")):

@@ -6,7 +6,6 @@ what ``/pick`` would cost as one more page. Neither is part of the product.
 """
 
 import argparse
-import random
 from pathlib import Path
 
 from flask import Response, request
@@ -14,8 +13,7 @@ from flask import Response, request
 from scorer import logs
 from scorer.config import load_config
 from scorer.daemon import Daemon
-from scorer.http.pick import PickEndpoint
-from scorer.http.ports import ASGIApp, Ports, Receive, Scope, Send
+from scorer.http.ports import ASGIApp, Message, Receive, Scope, Send
 from scorer.serving import listen, serve
 
 NOOP, FLASK = "/bench/noop", "/bench/flask"
@@ -40,28 +38,35 @@ def with_noop(app: ASGIApp) -> ASGIApp:
 
 
 def add_flask_pick(daemon: Daemon) -> None:
-    """Add a Flask view that answers as ``/pick`` does, with the endpoint's own code."""
-    ports = Ports(
-        snapshot=lambda: daemon.registry.snapshot,
-        inflight=daemon.inflight,
-        stats=daemon.picks,
-        ready=daemon.ready,
-        exposition=lambda *_: ((), b""),
-        dice=random.Random(),
-        version="",
-        clocks=daemon.clocks,
-    )
-    endpoint = PickEndpoint(ports)
-    clock = daemon.clocks.monotonic
+    """Add a Flask view that answers as ``/pick`` does, with the daemon's own code."""
+    app = daemon.asgi
 
     def view() -> Response:
-        started = clock()
-        answer = endpoint._answer(request.environ["asgi.scope"])  # noqa: SLF001 - the same pick, on purpose
-        daemon.picks.record(answer.pool, clock() - started, answer.failure)
-        headers = [(name.decode(), value.decode()) for name, value in answer.headers]
-        return Response(answer.body, answer.status, headers)
+        head, body = answered(app, {**request.environ["asgi.scope"], "path": "/pick"})
+        headers = [(name.decode(), value.decode()) for name, value in head["headers"]]
+        return Response(body["body"], head["status"], headers)
 
     daemon.flask.add_url_rule(FLASK, "bench", view)
+
+
+def answered(app: ASGIApp, scope: Scope) -> list[Message]:
+    """Return the two messages of an answer that waits for nothing, outside any event loop."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def run() -> None:
+        await app(scope, receive, send)
+
+    try:
+        run().send(None)
+    except StopIteration:
+        return sent
+    raise RuntimeError("a pick waited for something: it cannot be answered in a thread")
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from typing import Annotated
 import yaml
 from pydantic import Field, ValidationError
 
+from scorer.config.engines import Mappings
 from scorer.config.errors import (
     ConfigError,
     load_yaml,
@@ -20,8 +21,14 @@ from scorer.config.errors import (
     problems_of,
     where_and_what,
 )
+from scorer.config.feedback import FeedbackConfig
+from scorer.config.files import unmatched
+from scorer.config.gateways import Gateways, problems_of_gateways
+from scorer.config.http_client import unverified
 from scorer.config.pool import PoolConfig
+from scorer.config.prometheus import PrometheusConfig, problems_without_prometheus
 from scorer.config.types import Deadline, Interval, ListenAddress, Strict
+from scorer.discovered import Mechanism
 
 
 class GlobalConfig(Strict):
@@ -42,6 +49,10 @@ class Config(Strict):
 
     global_: GlobalConfig = Field(default=GlobalConfig(), alias="global")
     web: WebConfig = WebConfig()
+    mappings: Mappings = ()
+    gateways: Gateways = ()
+    prometheus: PrometheusConfig | None = None
+    feedback: FeedbackConfig = FeedbackConfig()
     pools: Annotated[tuple[PoolConfig, ...], Field(strict=False, min_length=1)]
 
     def interval(self, pool: PoolConfig) -> float:
@@ -57,7 +68,7 @@ class Config(Strict):
         empty = [
             f"pools[{index}].static_configs: names no target"
             for index, pool in enumerate(self.pools)
-            if not pool.addresses()
+            if pool.static_configs and not pool.static_targets()
         ]
         hidden = [
             f"pools[{index}].models: {both} is served by pool {earlier.name} too, "
@@ -66,7 +77,27 @@ class Config(Strict):
             for earlier in self.pools[:index]
             if (both := _served_by_both(earlier.models, pool.models))
         ]
-        return empty + hidden
+        nameless = self._nameless_gateways()
+        udp = self.feedback.warnings()
+        return [*empty, *hidden, *nameless, *udp, *unmatched(self), *unverified(self)]
+
+    def _nameless_gateways(self) -> list[str]:
+        """Return which gateways tell nothing, because their rows name no target."""
+        found = []
+        for index, gateway in enumerate(self.gateways):
+            pools = [each for each in self.pools if gateway.pool in (None, each.name)]
+            if gateway.pool_of_one and not (len(pools) == 1 and _may_be_one(pools[0])):
+                found.append(
+                    f"gateways[{index}]: {gateway.preset or gateway.name} names no instance, so it "
+                    "can only serve a pool of one target: name that pool, or its TTFT is not used"
+                )
+        return found
+
+
+def _may_be_one(pool: PoolConfig) -> bool:
+    """Whether a pool has one target as far as the file tells."""
+    dynamic = any(configs for kind, configs in pool.mechanisms() if kind is not Mechanism.STATIC)
+    return len(set(pool.static_targets())) == 1 or dynamic
 
 
 def _served_by_both(first: tuple[str, ...], second: tuple[str, ...]) -> str:
@@ -76,15 +107,23 @@ def _served_by_both(first: tuple[str, ...], second: tuple[str, ...]) -> str:
     return ", ".join(model for model in second if any(fnmatchcase(model, glob) for glob in first))
 
 
-def parse_config(text: str) -> Config:
-    """Return the configuration that ``text`` holds; ConfigError lists every problem."""
+def parse_config(text: str, folder: str | Path = "") -> Config:
+    """Return the configuration that ``text`` holds; ConfigError lists every problem.
+
+    Relative paths in it are relative to ``folder``.
+    """
     document = load_yaml(text)
+    across = [
+        *problems_across(document),
+        *problems_of_gateways(document),
+        *problems_without_prometheus(document),
+    ]
     try:
-        config = Config.model_validate(document)
+        config = Config.model_validate(document, context={"folder": folder})
     except ValidationError as error:
-        raise ConfigError([*problems_of(error, Config), *problems_across(document)]) from None
-    if problems := problems_across(document):
-        raise ConfigError(problems)
+        raise ConfigError([*problems_of(error, Config), *across]) from None
+    if across:
+        raise ConfigError(across)
     return config
 
 
@@ -97,6 +136,6 @@ def load_config(path: str | Path) -> Config:
     except UnicodeDecodeError:
         raise ConfigError(["is not UTF-8 text"]) from None
     try:
-        return parse_config(text)
+        return parse_config(text, Path(path).parent)
     except yaml.YAMLError as error:
         raise ConfigError([f"is not valid YAML: {where_and_what(error)}"]) from None

@@ -36,12 +36,17 @@ _RULES = {
     "enum": "must be {expected}",
     "too_short": "must have at least {min_length} entry",
     "finite_number": "must be a finite number",
+    "string_too_short": "must not be empty",
 }
 _PATTERNS = {
     "name": "must be 1 to 64 letters, digits, '.', '_' or '-'",
     "metrics_path": "must be a path that starts with '/'",
+    "family": "must be the name of a metric family",
+    "ttft_histogram": "must be the name of a metric family",
+    "target_label": "must be the name of a label",
+    "status_label": "must be the name of a label",
 }
-_SPANS_KEYS = ("weights", "order")
+_SPANS_KEYS = ("weights", "order", "whole")
 """Rules of a whole mapping: their message names the values itself."""
 
 
@@ -153,6 +158,8 @@ def path_text(location: Sequence[int | str]) -> str:
     """Return a location as a path: ``pools[0].signals.ttft``."""
     text = ""
     for part in location:
+        if part == "[key]":  # the location of a mapping's key, which stands before it
+            continue
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return text
 

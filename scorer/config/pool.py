@@ -5,17 +5,15 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from scorer.addresses import Address, parse_address
-from scorer.config.signals import AlertsConfig, PickConfig, SignalsConfig, WarmupConfig
-from scorer.config.types import Deadline, Interval, Name, Strict
+from scorer.config.discovery import DiscoveryConfig
+from scorer.config.engines import EngineConfig
+from scorer.config.http_client import HttpClientConfig
+from scorer.config.picking import CooldownConfig, PickConfig
+from scorer.config.signals import AlertsConfig, SignalsConfig, WarmupConfig
+from scorer.config.types import Deadline, Interval, Name
 from scorer.core.curves import Curve
 from scorer.core.params import ScoreParams
 from scorer.core.view import PoolFacts
-
-
-def _address(text: str) -> str:
-    parse_address(text)
-    return text
 
 
 def _models(globs: tuple[str, ...]) -> tuple[str, ...]:
@@ -25,39 +23,22 @@ def _models(globs: tuple[str, ...]) -> tuple[str, ...]:
     return globs
 
 
-TargetAddress = Annotated[str, AfterValidator(_address)]
+class PoolConfig(DiscoveryConfig, EngineConfig, HttpClientConfig):
+    """Interchangeable targets that serve the same models.
 
-
-class StaticConfig(Strict):
-    """Targets written in the file."""
-
-    targets: Annotated[tuple[TargetAddress, ...], Field(strict=False)]
-
-
-class PoolConfig(Strict):
-    """Interchangeable targets that serve the same models."""
+    The keys of :class:`HttpClientConfig` are those of its scrapes.
+    """
 
     name: Name
     models: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_models)] = ()
-    engine: Literal["auto", "vllm"] = "auto"
     scheme: Literal["http", "https"] = "http"
-    metrics_path: Annotated[str, Field(pattern=r"^/[^\s?#]*$")] = "/metrics"
     scrape_interval: Interval | None = None
     scrape_timeout: Deadline | None = None
-    static_configs: Annotated[tuple[StaticConfig, ...], Field(strict=False, min_length=1)]
     signals: SignalsConfig = SignalsConfig()
     warmup: WarmupConfig = WarmupConfig()
+    cooldown: CooldownConfig = CooldownConfig()
     pick: PickConfig = PickConfig()
     alerts: AlertsConfig = AlertsConfig()
-
-    def addresses(self) -> tuple[Address, ...]:
-        """Return the pool's targets, each once, in the order of the file."""
-        found = [
-            parse_address(text, self.scheme)
-            for static in self.static_configs
-            for text in static.targets
-        ]
-        return tuple({address.name: address for address in found}.values())
 
     def score_params(self) -> ScoreParams:
         """Return the parameters of this pool's scores."""
@@ -74,6 +55,8 @@ class PoolConfig(Strict):
             errors_window=int(signals.errors.window),
             rise_limit=self.warmup.rise_limit,
             degraded_below=alerts.warning,
+            shortest_cooldown=self.cooldown.min,
+            longest_cooldown=self.cooldown.max,
         )
 
     def facts(self) -> PoolFacts:
@@ -85,4 +68,5 @@ class PoolConfig(Strict):
             models=self.models,
             panic_threshold=self.pick.panic_threshold,
             score_thresholds=MappingProxyType(thresholds),
+            pick=self.pick.params(self.cooldown),
         )

@@ -61,12 +61,6 @@ class WarmupConfig(Strict):
     rise_limit: Positive = 15.0
 
 
-class PickConfig(Strict):
-    """Share of eligible targets below which the pool is in panic."""
-
-    panic_threshold: Ratio = 0.5
-
-
 class ScoreAlerts(Strict):
     """Scores below which a target is degraded and alerts of each severity apply."""
 

@@ -93,8 +93,8 @@ class OutcomeDelta:
     _successes: CounterDelta = field(default_factory=CounterDelta)
     _saturations: CounterDelta = field(default_factory=CounterDelta)
 
-    def advance(self, outcomes: Outcomes, *, restarted: bool = False) -> tuple[float, float]:
-        """Return (failures, successes) gained since the last page, in requests.
+    def advance(self, outcomes: Outcomes, *, restarted: bool = False) -> tuple[float, float, float]:
+        """Return (failures, successes, refusals) gained since the last page, in requests.
 
         The engine reports one failure in several ways, so the largest gain counts;
         refusals under load are no failures and are taken off.
@@ -105,4 +105,4 @@ class OutcomeDelta:
             failed = max(failed, delta.advance(counters, restarted=restarted))
         refused = self._saturations.advance(outcomes.saturations, restarted=restarted)
         succeeded = self._successes.advance(outcomes.successes, restarted=restarted)
-        return max(0.0, failed - refused), succeeded
+        return max(0.0, failed - refused), succeeded, refused

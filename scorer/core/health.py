@@ -9,13 +9,17 @@ memory means, the score and the state, is decided in :mod:`scorer.core.judge`.
 from collections import deque
 from dataclasses import dataclass, field
 
+from scorer.core.cooldown import Cooldown, CooldownReason
 from scorer.core.deltas import CounterDelta, HistogramDelta, OutcomeDelta
-from scorer.core.ewma import TtftEwma
+from scorer.core.failing import Failing
+from scorer.core.outcome import Outcome
+from scorer.core.overrides import Override
 from scorer.core.params import ScoreParams
+from scorer.core.progress import ProgressWatch
 from scorer.core.samples import EngineSamples, Page, Scrape, ScrapeFailed
 from scorer.core.snapshot import ScrapeView, Transition
+from scorer.core.sourced import Source, SourcedOutcomes, SourcedTtft
 from scorer.core.vocabulary import Reason, ScrapeFailure, State
-from scorer.core.window import OutcomeWindow
 
 FALL = 3
 """Failed scrapes in a row after which a target is unreachable."""
@@ -25,6 +29,11 @@ RESTART_TOLERANCE = 2.0
 """Seconds by which a start time may move without meaning a restart: a host's boot
 time, from which it is computed, is adjusted by a second now and then."""
 KEPT_TRANSITIONS = 20
+KEPT_ERRORS = 10
+LIFE_AT_LEAST, LIFE_AT_MOST, LIFE_GAPS = 10.0, 120.0, 3.0
+"""Feedback is a sign of life for this many seconds, or this many mean gaps between outcomes."""
+LOADING_FOR = 10.0
+"""Seconds after which a target that said it was loading is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +53,25 @@ class Ramp:
     reason: Reason
 
 
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What an engine said of itself with an answer: requests waiting, KV cache 0-1, when."""
+
+    waiting: float | None
+    kv_cache: float | None
+    at: float
+
+
 @dataclass(slots=True)
 class TargetHealth:
     """Memory of one target.
 
     ``known_at`` is when it was first seen; ``late`` whether the daemon was already
     running then, in which case its score starts at 0 and warms up. ``score`` is the
-    damped score of the last judgement, None before the first.
+    damped score of the last judgement, None before the first. ``drain`` is an operator's
+    decision to take it out; ``leaving`` is whether discovery says that it goes away.
+    ``vouched`` is whether picks could return it before the daemon was restarted, None
+    when nothing is known of that time.
     """
 
     id: TargetId
@@ -59,8 +80,12 @@ class TargetHealth:
     late: bool = False
 
     samples: EngineSamples | None = None
-    ttft: TtftEwma = field(default_factory=TtftEwma)
-    outcomes: OutcomeWindow = field(default_factory=OutcomeWindow)
+    reported: Reported | None = None
+    ttft: SourcedTtft = field(default_factory=SourcedTtft)
+    outcomes: SourcedOutcomes = field(default_factory=SourcedOutcomes)
+    cooldown: Cooldown = field(default_factory=Cooldown)
+    failing: Failing = field(default_factory=Failing)
+    progress: ProgressWatch = field(default_factory=ProgressWatch)
     last_scrape: ScrapeView | None = None
     last_good_at: float | None = None
     good_scrapes: int = 0
@@ -68,6 +93,14 @@ class TargetHealth:
     scrapes: int = 0
     failures: dict[ScrapeFailure, int] = field(default_factory=dict)
     restarts: int = 0
+    last_errors: deque[Outcome] = field(default_factory=lambda: deque(maxlen=KEPT_ERRORS))
+    loading_at: float | None = None
+    outcome_at: float | None = None
+    outcome_gap: float = 0.0
+    success_at: float | None = None
+    drain: Override | None = None
+    leaving: bool = False
+    vouched: bool | None = None
 
     score: float | None = None
     judged_at: float | None = None
@@ -80,6 +113,8 @@ class TargetHealth:
 
     _failed_in_row: int = 0
     _refused: int = 0
+    _refused_at: float = 0.0
+    _falling_since: float | None = None
     _ttft_delta: HistogramDelta = field(default_factory=HistogramDelta)
     _outcome_delta: OutcomeDelta = field(default_factory=OutcomeDelta)
     _progress_delta: CounterDelta = field(default_factory=CounterDelta)
@@ -96,8 +131,14 @@ class TargetHealth:
         self.params = params
         self.outcomes.length = params.errors_window
 
-    def apply(self, scrape: Scrape, *, prior: float | None = None) -> None:
-        """Take one finished scrape; ``prior`` is the pool's median TTFT in seconds."""
+    def apply(
+        self, scrape: Scrape, *, prior: float | None = None, draw: float = 0.5, allowed: bool = True
+    ) -> None:
+        """Take one finished scrape; ``prior`` is the pool's median TTFT in seconds.
+
+        ``draw`` in [0, 1) and ``allowed`` are those of :meth:`saturate`: an engine that
+        counts refusals under load says with them that it is saturated.
+        """
         self.scrapes += 1
         result = scrape.result
         took = scrape.ended_at - scrape.started_at
@@ -106,17 +147,53 @@ class TargetHealth:
                 ok=False, at=scrape.ended_at, duration=took,
                 reason=result.reason, detail=result.detail,
             )  # fmt: skip
-            self._failed(result)
+            self._failed(result, scrape.ended_at)
             return
         self.last_scrape = ScrapeView(ok=True, at=scrape.ended_at, duration=took)
-        self._succeeded(result, scrape, prior)
+        refused = self._succeeded(result, scrape, prior)
+        if refused > 0:
+            self.saturate(scrape.ended_at, draw, allowed=allowed)
+
+    def saturate(
+        self,
+        now: float,
+        draw: float,
+        *,
+        retry_after: float | None = None,
+        picked_at: float | None = None,
+        allowed: bool = True,
+    ) -> None:
+        """Note that the engine is saturated: a penalty at once, and a cooldown if ``allowed``.
+
+        ``draw`` in [0, 1) spreads its length; ``retry_after`` (seconds) replaces it.
+        """
+        base = retry_after or self.params.cooldown_length(draw)
+        self.cooldown.enter(
+            now, CooldownReason.ENGINE_SATURATED, base, picked_at=picked_at, allowed=allowed
+        )
 
     @property
     def unreachable(self) -> Reason | None:
-        """Return why the target counts as unreachable, or None when it does not."""
+        """Return why scrapes do not reach the target, or None when they do."""
         if self._refused >= REFUSED:
             return Reason.CONNECTION_REFUSED
         return Reason.SCRAPES_FAILED if self._failed_in_row >= FALL else None
+
+    def alive_by_feedback(self, now: float) -> bool:
+        """Return whether feedback shows life that scrapes do not see.
+
+        After a refused connection only a success since then counts.
+        """
+        if self.success_at is None or (self._refused and self.success_at < self._refused_at):
+            return False
+        window = min(LIFE_AT_MOST, max(LIFE_AT_LEAST, LIFE_GAPS * self.outcome_gap))
+        return now - self.success_at <= window
+
+    def drained(self, now: float) -> Reason | None:
+        """Return why the target is being taken out, None when it is not."""
+        if self.drain is not None and self.drain.active(now):
+            return Reason.MANUAL
+        return Reason.DISCOVERY if self.leaving else None
 
     @property
     def asleep(self) -> bool:
@@ -129,50 +206,101 @@ class TargetHealth:
         samples = self.samples
         return samples is not None and samples.running.value == 0 and samples.waiting.value == 0
 
+    def engine_draining(self) -> bool:
+        """Whether it refuses what is new while it finishes what it has."""
+        refuses = self.failing.in_row >= FALL and self._falling_since is not None
+        return refuses and not self.idle
+
+    def loading(self, now: float) -> bool:
+        """Whether the engine said lately that its model is not served yet."""
+        return self.loading_at is not None and now - self.loading_at < LOADING_FOR
+
     def start_ramp(self, now: float, reason: Reason) -> None:
         """Begin a warm-up: the score goes to 0 and climbs from there."""
         self.score, self.judged_at = 0.0, now
         self.ramp = Ramp(now, reason)
 
-    def _failed(self, failure: ScrapeFailed) -> None:
+    def observe(
+        self, source: Source, mean: float, count: float, now: float, prior: float | None
+    ) -> None:
+        """Take ``count`` observations of ``mean`` seconds to first token from ``source``."""
+        clip = 2.0 * self.params.ttft.ceiling
+        self.ttft.of(source).observe(mean, count, now, clip=clip, prior=prior)
+
+    def serves(self, now: float) -> None:
+        """Note that the engine serves: what it was loading is loaded."""
+        if self.loading_at is not None:
+            self.loading_at = None
+            self.start_ramp(now, Reason.LOADED)
+
+    def _failed(self, failure: ScrapeFailed, now: float) -> None:
         self.failures[failure.reason] = self.failures.get(failure.reason, 0) + 1
         self._failed_in_row += 1
-        self._refused += failure.refused
+        if failure.refused:
+            self._refused_at = self._refused_at if self._refused else now
+            self._refused += 1
 
-    def _succeeded(self, page: Page, scrape: Scrape, prior: float | None) -> None:
+    def _succeeded(self, page: Page, scrape: Scrape, prior: float | None) -> float:
+        """Apply a good page; return the refusals under load that it tells."""
         now = scrape.ended_at
-        was_unreachable, was_asleep = self.unreachable, self.asleep
+        was_out = self.unreachable or (self.good_scrapes == 0 and self.state is State.UNREACHABLE)
+        was_out = was_out and not self.alive_by_feedback(now)
+        was_asleep = self.asleep
         restarted = self._restarted(page.samples)
         self._failed_in_row = self._refused = 0
         self.good_scrapes += 1
         self.last_good_at, self.picks_seen = now, scrape.picks_at_start
+        refused = 0.0
         if page.samples is None:
             self.samples = None
         else:
-            self._take(page.samples, now, prior, restarted=restarted)
+            refused = self._take(page.samples, now, prior, restarted=restarted)
         if restarted:
-            self.restarts += 1
-            self.start_ramp(now, Reason.RESTARTED)
-        elif was_unreachable:
+            self._renew(now)
+        elif was_out:
             self.start_ramp(now, Reason.RECOVERED)
         elif was_asleep and not self.asleep:
             self.start_ramp(now, Reason.WOKE_UP)
         elif self.late and self.good_scrapes == 1:
             self.start_ramp(now, Reason.FIRST_SEEN)
+        return refused
+
+    def _renew(self, now: float) -> None:
+        """Start over with a new process of the engine."""
+        self.restarts += 1
+        self.failing.reset()
+        self.loading_at = self._falling_since = None
+        self.start_ramp(now, Reason.RESTARTED)
 
     def _take(
         self, samples: EngineSamples, now: float, prior: float | None, *, restarted: bool
-    ) -> None:
-        self.samples = samples
+    ) -> float:
+        before, self.samples = self.samples, samples
         if restarted:
-            self.ttft = TtftEwma()
+            self.ttft.forget()
         count, mean = self._ttft_delta.advance(samples.ttft, restarted=restarted)
         if count > 0:
-            clip = 2.0 * self.params.ttft.ceiling
-            self.ttft.observe(mean, count, now, clip=clip, prior=prior)
-        failed, succeeded = self._outcome_delta.advance(samples.outcomes, restarted=restarted)
-        self.outcomes.add(failed, succeeded, now)
-        self._progress_delta.advance(samples.progress, restarted=restarted)
+            self.observe(Source.ENGINE, mean, count, now, prior)
+        failed, succeeded, refused = self._outcome_delta.advance(
+            samples.outcomes, restarted=restarted
+        )
+        self.outcomes.of(Source.ENGINE).add(failed, succeeded, now)
+        moved = self._progress_delta.advance(samples.progress, restarted=restarted) > 0
+        working = bool(samples.progress) and not self.idle
+        self.progress.page(now, moved=moved or restarted, working=working)
+        self._watch_fall(before, samples, now)
+        if self.loading_at is not None and (moved or (samples.running.value or 0) > 0):
+            self.serves(now)
+        return refused
+
+    def _watch_fall(self, before: EngineSamples | None, after: EngineSamples, now: float) -> None:
+        """Note since when the running requests only fall, with nothing waiting."""
+        was = before.running.value if before else None
+        running = after.running.value
+        if was is None or running is None or running > was or (after.waiting.value or 0.0) > 0.0:
+            self._falling_since = None
+        elif running < was and self._falling_since is None:
+            self._falling_since = now
 
     def _restarted(self, samples: EngineSamples | None) -> bool:
         """Whether the engine is a new process: its start time moved, or all progress went back."""

@@ -1,6 +1,6 @@
 """Judgement of a pool: from what is remembered of each target to its published view.
 
-    signals -> raw score -> caps -> rise limit -> score, with an account of every point
+    signals -> raw score -> saturation -> caps -> rise limit -> score, every point accounted for
     conditions, in order of precedence -> state and reason
 
 Pure: the pool's medians, which idle decay, first samples and blind targets look at,
@@ -11,11 +11,14 @@ only then there are deltas; the first scrape of a running fleet is no judgement.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from scorer.core.conditions import UNREACHABLE, Condition, condition_of
 from scorer.core.damping import rise
 from scorer.core.health import TargetHealth
 from scorer.core.medians import median, median_of_others
+from scorer.core.outstanding import Outstanding
 from scorer.core.score import RawScore, Signals, raw_score
 from scorer.core.snapshot import Transition
+from scorer.core.sourced import RECENT, Source
 from scorer.core.vocabulary import Cause, Reason, State
 
 TTFT_RECENT = 60.0
@@ -26,6 +29,8 @@ RECOVERY_MARGIN = 5.0
 """Points above the warning threshold at which a target stops being degraded."""
 FIRST_JUDGED_SCRAPE = 2
 ROUNDING = 1e-9
+PASSING = (State.DRAINING, State.COOLDOWN)
+"""States that end by time, without anything being seen of the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +38,31 @@ class Judgement:
     """What a target is worth at one moment; ``transition`` is set when its state changed.
 
     ``points_lost`` has every cause; 100 minus its sum is ``score``. ``score`` and
-    ``raw_score`` are None while there is nothing to judge by.
+    ``raw_score`` are None while there is nothing to judge by; ``signals`` is None for a
+    target out of reach. ``goal`` is what the score rises to. ``frozen`` holds whatever
+    graver condition applies besides.
     """
 
     health: TargetHealth
+    signals: Signals | None
+    condition: Condition | None
     score: float | None
     raw_score: float | None
+    goal: float | None
     points_lost: Mapping[Cause, float]
     confidence: float
-    error_ratio: float
-    warmup_ratio: float
     eligible: bool
-    observed_dead: bool
     transition: Transition | None
+    frozen: bool = False
 
 
 def recent_ttfts(targets: Sequence[TargetHealth], now: float) -> list[float]:
     """Return the TTFTs in seconds, ascending, of the targets observed lately."""
+    ewmas = [health.ttft.current(now) for health in targets]
     return sorted(
-        health.ttft.value
-        for health in targets
-        if health.ttft.value is not None and health.ttft.seen_within(TTFT_RECENT, now)
+        ewma.value
+        for ewma in ewmas
+        if ewma.value is not None and ewma.seen_within(TTFT_RECENT, now)
     )
 
 
@@ -63,124 +72,189 @@ def pool_ttft(targets: Sequence[TargetHealth], now: float) -> float | None:
 
 
 def judge_pool(
-    targets: Sequence[TargetHealth], now: float, outstanding: Callable[[TargetHealth], int]
+    targets: Sequence[TargetHealth], now: float, outstanding: Callable[[TargetHealth], Outstanding]
 ) -> list[Judgement]:
     """Judge every target of a pool at ``now``, in the order given.
 
-    ``outstanding`` tells the picks of a target that its engine's numbers do not
-    contain; with any, the target is not idle.
+    ``outstanding`` tells the picks under way on a target.
     """
     ttfts = recent_ttfts(targets, now)
-    raws: list[RawScore | None] = []
-    blind: list[tuple[int, Signals]] = []
-    for index, health in enumerate(targets):
-        _settle(health, now, ttfts, outstanding)
-        signals = read_signals(health, now)
-        if signals is not None and signals.blind:
-            blind.append((index, signals))
-        raws.append(
-            None
-            if signals is None or signals.blind
-            else raw_score(signals, health.params, pool_median=None)
-        )
-    known = sorted(raw.score for raw in raws if raw is not None)
-    for index, signals in blind:
-        raws[index] = raw_score(signals, targets[index].params, pool_median=median(known))
-    return [_judge(health, raw, now) for health, raw in zip(targets, raws, strict=True)]
+    under_way = [outstanding(health) for health in targets]
+    signals: list[Signals | None] = []
+    for health, picks in zip(targets, under_way, strict=True):
+        _settle(health, now, ttfts, picks)
+        signals.append(read_signals(health, now, picks))
+    raws = _raw_scores(targets, signals)
+    return [
+        _judge(health, read, raw, picks, now)
+        for health, read, raw, picks in zip(targets, signals, raws, under_way, strict=True)
+    ]
 
 
-def read_signals(health: TargetHealth, now: float) -> Signals | None:
-    """Return the signals that the score rests on, None for a target that is out of reach."""
-    if health.unreachable or health.good_scrapes == 0:
+def read_signals(health: TargetHealth, now: float, picks: Outstanding) -> Signals | None:
+    """Return the signals that the score rests on, None for a target that is out of reach.
+
+    What an engine said of itself with an answer counts when it is newer than its page.
+    While a request waits for its first token, its age is a lower bound of the TTFT: a
+    hung engine does not recover by silence.
+    """
+    blind = health.unreachable is not None or health.good_scrapes == 0
+    if blind and not health.alive_by_feedback(now):
         return None
-    samples, errors = health.samples, health.outcomes.ratio(now)
-    if samples is None:
-        return Signals(errors=errors, has_ttft=False, has_errors=False)
+    ttft = health.ttft.current(now)
+    value = ttft.value
+    if picks.oldest_wait > (value or 0.0):
+        value = picks.oldest_wait
+    samples = None if blind else health.samples
+    waiting, kv_cache = _load(health, now, blind=blind)
     return Signals(
-        ttft=health.ttft.value,
-        errors=errors,
-        queue=samples.waiting.value,
-        kv_cache=samples.kv_cache.value,
-        has_ttft=samples.ttft.gap is None,
-        has_errors=samples.outcomes.gap is None,
+        ttft=value,
+        errors=health.outcomes.ratio(now),
+        queue=waiting,
+        kv_cache=kv_cache,
+        has_ttft=_has_ttft(health, now, blind=blind),
+        has_errors=health.outcomes.heard(Source.FEEDBACK, now)
+        or health.outcomes.heard(Source.GATEWAY, now)
+        or (samples is not None and samples.outcomes.gap is None),
     )
 
 
-def _settle(
-    health: TargetHealth,
-    now: float,
-    ttfts: Sequence[float],
-    outstanding: Callable[[TargetHealth], int],
-) -> None:
+def _load(health: TargetHealth, now: float, *, blind: bool) -> tuple[float | None, float | None]:
+    """Return (waiting, kv_cache) from the page or from the answer that is newer."""
+    samples, reported = None if blind else health.samples, health.reported
+    waiting = samples.waiting.value if samples else None
+    kv_cache = samples.kv_cache.value if samples else None
+    if reported is None or now - reported.at > RECENT:
+        return waiting, kv_cache
+    if samples is not None and reported.at <= (health.last_good_at or 0.0):
+        return waiting, kv_cache
+    return (
+        waiting if reported.waiting is None else reported.waiting,
+        kv_cache if reported.kv_cache is None else reported.kv_cache,
+    )
+
+
+def _has_ttft(health: TargetHealth, now: float, *, blind: bool) -> bool:
+    """Whether the engine's page, or another source that was heard, tells the TTFT."""
+    if not blind and health.samples is not None and health.samples.ttft.gap is None:
+        return True
+    return health.ttft.current(now).observed_at is not None
+
+
+def _raw_scores(
+    targets: Sequence[TargetHealth], signals: Sequence[Signals | None]
+) -> list[RawScore | None]:
+    """Return raw scores; the blind ones look at the median of those that can be seen."""
+    raws = [
+        raw_score(read, health.params, pool_median=None)
+        if read is not None and not read.blind
+        else None
+        for health, read in zip(targets, signals, strict=True)
+    ]
+    known = median(sorted(raw.score for raw in raws if raw is not None))
+    for index, read in enumerate(signals):
+        if read is not None and read.blind:
+            raws[index] = raw_score(read, targets[index].params, pool_median=known)
+    return raws
+
+
+def _settle(health: TargetHealth, now: float, ttfts: Sequence[float], picks: Outstanding) -> None:
     """Decay the TTFT of an idle target; leave that of a busy or unseen one alone.
 
     The reference is what the others show: a target must not hold itself up.
     """
-    ttft = health.ttft
-    if not health.idle or health.unreachable or outstanding(health) > 0:
-        ttft.hold(now)
+    if not health.idle or health.unreachable or picks.requests > 0:
+        health.ttft.hold(now)
         return
+    ttft = health.ttft.current(now)
     own = ttft.value if ttft.seen_within(TTFT_RECENT, now) else None
     others = median_of_others(ttfts, own)
-    ttft.decay(now, health.params.ttft.ceiling / 4.0 if others is None else others)
+    health.ttft.decay(now, health.params.ttft.ceiling / 4.0 if others is None else others)
 
 
-def _judge(health: TargetHealth, raw: RawScore | None, now: float) -> Judgement:
+def _judge(
+    health: TargetHealth,
+    signals: Signals | None,
+    raw: RawScore | None,
+    picks: Outstanding,
+    now: float,
+) -> Judgement:
+    condition = condition_of(health, now, picks)
     lost = dict.fromkeys(Cause, 0.0)
-    wanted: float | None = None
-    confidence = 0.0
-    if health.unreachable:
-        wanted, lost[Cause.CAP] = 0.0, 100.0
-    elif raw is not None:
-        lost.update(raw.points_lost)
-        confidence = raw.confidence
-        wanted = 0.0 if health.asleep else raw.score
-        lost[Cause.CAP] += raw.score - wanted
-    score = _damp(health, wanted, now)
+    goal = _goal(health, raw, condition, lost, now)
+    score = _damp(health, goal, condition, now)
     if score is None:
         lost = dict.fromkeys(Cause, 0.0)
     else:
-        lost[Cause.WARMUP] = (100.0 if wanted is None else wanted) - score
-    goal = 0.0 if wanted is None else wanted
-    warmup_ratio = score / goal if health.ramp and score is not None and goal > 0 else 1.0
+        lost[Cause.WARMUP] = (100.0 if goal is None else goal) - score
+    reachable = health.good_scrapes > 0 or bool(health.vouched) or health.alive_by_feedback(now)
     return Judgement(
         health=health,
+        signals=signals,
+        condition=condition,
         score=score,
-        raw_score=wanted if raw is None else raw.score,
+        raw_score=goal if raw is None else raw.score,
+        goal=goal,
         points_lost=lost,
-        confidence=confidence,
-        error_ratio=health.outcomes.ratio(now),
-        warmup_ratio=warmup_ratio,
-        eligible=health.good_scrapes > 0 and not health.unreachable and not health.asleep,
-        observed_dead=health.unreachable is Reason.CONNECTION_REFUSED or health.asleep,
-        transition=_move(health, now),
+        confidence=raw.confidence if raw else 0.0,
+        eligible=reachable and condition is None and health.drained(now) is None,
+        transition=_move(health, signals, condition, now),
+        frozen=health.progress.frozen(now, picks.largest_prefill),
     )
 
 
-def _damp(health: TargetHealth, wanted: float | None, now: float) -> float | None:
-    """Move the target's score towards ``wanted`` and return it."""
-    if wanted is None:
+def _goal(
+    health: TargetHealth,
+    raw: RawScore | None,
+    condition: Condition | None,
+    lost: dict[Cause, float],
+    now: float,
+) -> float | None:
+    """Return the score without damping, and account for it in ``lost``."""
+    if raw is None:
+        if condition is None:
+            return None
+        lost[Cause.CAP] = 100.0
+        return 0.0
+    lost.update(raw.points_lost)
+    full = 100.0 * health.params.errors_weight
+    extra = health.cooldown.penalty(now) * max(0.0, full - lost[Cause.ERRORS])
+    lost[Cause.SATURATION] = min(extra, raw.score)
+    goal = raw.score - lost[Cause.SATURATION]
+    if condition is not None and goal > condition.cap:
+        lost[Cause.CAP] += goal - condition.cap
+        goal = condition.cap
+    return goal
+
+
+def _damp(
+    health: TargetHealth, goal: float | None, condition: Condition | None, now: float
+) -> float | None:
+    """Move the target's score towards ``goal`` and return it."""
+    if goal is None:
         return health.score
-    if health.unreachable or health.asleep:
+    if condition is not None and condition.cap == 0.0:
         health.ramp = None
     if health.score is None:
-        if health.good_scrapes < FIRST_JUDGED_SCRAPE and not health.unreachable:
+        if health.good_scrapes < FIRST_JUDGED_SCRAPE and condition is None:
             return None
-        health.score = wanted
+        health.score = goal
     else:
         elapsed = now - (now if health.judged_at is None else health.judged_at)
-        health.score = rise(health.score, wanted, elapsed, health.params.rise_limit)
+        health.score = rise(health.score, goal, elapsed, health.params.rise_limit)
     health.judged_at = now
     ramp = health.ramp
-    if ramp and (health.score >= wanted - ROUNDING or now - ramp.began_at >= WARMUP_AT_MOST):
+    if ramp and (health.score >= goal - ROUNDING or now - ramp.began_at >= WARMUP_AT_MOST):
         health.ramp = None
     return health.score
 
 
-def _move(health: TargetHealth, now: float) -> Transition | None:
+def _move(
+    health: TargetHealth, signals: Signals | None, condition: Condition | None, now: float
+) -> Transition | None:
     """Give the target its state; return the transition if the state changed."""
     before = health.state
-    state, reason = _state(health)
+    state, reason = _state(health, signals, condition, now)
     health.reason = reason
     if state is before:
         return None
@@ -192,24 +266,40 @@ def _move(health: TargetHealth, now: float) -> Transition | None:
     return transition
 
 
-def _state(health: TargetHealth) -> tuple[State, Reason]:
+def _state(
+    health: TargetHealth, signals: Signals | None, condition: Condition | None, now: float
+) -> tuple[State, Reason]:
     """Return state and reason, by precedence."""
-    if reason := health.unreachable:
-        return State.UNREACHABLE, reason
-    if health.good_scrapes == 0 or health.score is None:
-        return State.WARMUP, Reason.FIRST_SEEN if health.late else Reason.NOT_SCORED
+    if drained := health.drained(now):
+        return State.DRAINING, drained
+    if condition and condition.reason in UNREACHABLE:
+        return State.UNREACHABLE, condition.reason
+    if cause := health.cooldown.cause(now):
+        return State.COOLDOWN, Reason(cause)
+    if health.score is None or signals is None:
+        return _unseen(health)
     if health.ramp:
         return State.WARMUP, health.ramp.reason
-    if health.asleep:
-        return State.DEGRADED, Reason.ASLEEP
-    samples = health.samples
-    if samples is None or (
-        samples.ttft.gap and samples.waiting.gap and samples.kv_cache.gap
-    ):  # fmt: skip
+    if condition:
+        return State.DEGRADED, condition.reason
+    if signals.blind or health.unreachable:
         return State.DEGRADED, Reason.BLIND
+    return _by_score(health, health.score)
+
+
+def _unseen(health: TargetHealth) -> tuple[State, Reason]:
+    """Return the state of a target that no scrape has shown: what it was before a restart."""
+    if health.score is None or health.vouched is None:
+        return State.WARMUP, Reason.FIRST_SEEN if health.late else Reason.NOT_SCORED
+    if health.state in PASSING:
+        return _by_score(health, health.score)
+    return health.state, health.reason
+
+
+def _by_score(health: TargetHealth, score: float) -> tuple[State, Reason]:
     limit = health.params.degraded_below
     if health.state is State.DEGRADED and health.reason is Reason.LOW_SCORE:
         limit += RECOVERY_MARGIN
-    if health.score < limit:
+    if score < limit:
         return State.DEGRADED, Reason.LOW_SCORE
     return State.HEALTHY, Reason.NONE

@@ -8,6 +8,7 @@ taken per series before they are summed.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from scorer.core.leases import Mark
 from scorer.core.vocabulary import Engine, Gap, ScrapeFailure
 
 SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
@@ -76,8 +77,11 @@ class EngineSamples:
 
     ``running`` and ``waiting`` are requests, ``kv_cache`` is a ratio 0-1, ``ttft``
     is in seconds, ``start_time`` is Unix seconds (None when the page has none),
-    ``capacity`` is tokens of KV cache. ``progress`` holds every counter that moves
-    while a request is worked on. ``asleep`` is None when the engine does not say.
+    ``capacity`` is tokens of KV cache, ``paused`` is requests put aside for lack of
+    memory. ``progress`` holds every counter that moves while a request is worked on;
+    ``lifetime`` further ones, which tell a restart by going back and say nothing of a
+    request under way. ``asleep`` is None when the engine does not say. ``loras`` are the
+    adapters that it runs or has requests for.
     """
 
     engine: Engine
@@ -89,11 +93,14 @@ class EngineSamples:
     ttft: Histogram
     outcomes: Outcomes
     progress: Counters = field(default_factory=dict)
+    lifetime: Counters = field(default_factory=dict)
     preemptions: Reading = Reading(None, Gap.FAMILY_ABSENT)
+    paused: Reading = Reading(None, Gap.NOT_OFFERED)
     capacity: Reading = Reading(None, Gap.FAMILY_ABSENT)
     start_time: float | None = None
     asleep: bool | None = None
     model_names: tuple[str, ...] = ()
+    loras: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +129,12 @@ class Scrape:
 
     ``started_at`` and ``ended_at`` are monotonic seconds; ``picks_at_start`` is the
     target's pick count when it started, so that a good scrape tells which picks
-    the engine's own numbers already contain.
+    the engine's own numbers already contain. ``mark`` holds more of its counts at that
+    moment.
     """
 
     result: Page | ScrapeFailed
     started_at: float
     ended_at: float
     picks_at_start: int = 0
+    mark: Mark | None = None

@@ -8,6 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from scorer.core.cooldown import CooldownReason
+from scorer.core.outcome import Outcome
+from scorer.core.overrides import Override
+from scorer.core.params import PickParams, ScoreParams
+from scorer.core.score import Signals
 from scorer.core.vocabulary import Cause, Reason, ScrapeFailure, SignalName, State
 
 
@@ -54,6 +59,37 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
+class CooldownView:
+    """The current or last cooldown, and all of them by reason.
+
+    ``began_at`` and ``until`` are monotonic seconds, None before the first;
+    ``entered`` counts cooldowns, ``seconds`` the time spent in them. ``note`` is what an
+    operator who started it said.
+    """
+
+    active: bool = False
+    began_at: float | None = None
+    until: float | None = None
+    reason: CooldownReason | None = None
+    entered: Mapping[CooldownReason, int] = field(default_factory=lambda: MappingProxyType({}))
+    seconds: Mapping[CooldownReason, float] = field(default_factory=lambda: MappingProxyType({}))
+    note: str = ""
+
+    @property
+    def count(self) -> int:
+        """How many cooldowns there were, whatever caused them."""
+        return sum(self.entered.values())
+
+
+@dataclass(frozen=True, slots=True)
+class CapView:
+    """The most that the target can score, in points, and why."""
+
+    reason: Reason
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
 class TargetView:
     """Everything published about one target of one pool.
 
@@ -93,6 +129,26 @@ class TargetView:
     restarts: int
     transitions: tuple[Transition, ...]
     transition_counts: Mapping[tuple[State, State], int]
+    cooldown: CooldownView = CooldownView()
+    cooling: bool = False
+    """In a saturation cooldown: long prompts go elsewhere."""
+    probe_only: bool = False
+    """Out of the draw; single requests find out whether it works again."""
+    refused_cooldown_at: float | None = None
+    last_errors: tuple[Outcome, ...] = ()
+    kv_capacity: float | None = None
+    """Tokens of KV cache that the engine says it has."""
+    loras: frozenset[str] = frozenset()
+    """Adapters that the engine runs."""
+    caps: tuple[CapView, ...] = ()
+    """The lowest first."""
+    drain: Override | None = None
+    """The operator's decision to take it out, while it applies."""
+    frozen: bool = False
+    """It has work, and nothing on its page moves."""
+    read: Signals | None = None
+    """The signals as the formula took them, None for a target out of reach."""
+    params: ScoreParams = field(default_factory=ScoreParams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +170,9 @@ class PoolView:
     scored: bool
     """Whether every target had its chance to be scored once."""
     score_thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    overloaded: bool = False
+    """Whether every eligible target is, or should be, in cooldown: a gateway may shed."""
+    pick: PickParams = field(default_factory=PickParams)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,11 @@ class OutcomeWindow:
         outcomes = sum(bucket[2] for bucket in self._buckets)
         return min(1.0, failures / max(outcomes, MIN_OUTCOMES))
 
+    def failures(self, now: float) -> float:
+        """Return the number of failures in the window."""
+        self._expire(now)
+        return sum(bucket[1] for bucket in self._buckets)
+
     def outcomes(self, now: float) -> float:
         """Return the number of outcomes in the window."""
         self._expire(now)

@@ -4,17 +4,19 @@ Every view renders its answer whole from one snapshot.
 """
 
 import json
-from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from flask import Flask, Response, render_template, request
 from werkzeug.exceptions import HTTPException
 
 from scorer.core.snapshot import Snapshot
+from scorer.decisions import KEPT
 from scorer.http.page import status_page
 from scorer.http.ports import Ports
+from scorer.http.sd import groups
 from scorer.http.selection import Problem, Selection, find, select
-from scorer.http.views import pool_data, target_data, transition_data
+from scorer.http.views import decision_data, pool_data, target_data, transition_data
 
 API = "/api/"
 PAGE_HEADERS = {
@@ -28,6 +30,8 @@ PAGE_HEADERS = {
 }
 ERROR_TYPES = {400: "bad_data", 404: "not_found", 405: "method_not_allowed", 500: "internal"}
 MAX_REFRESH = 3600
+LAST_DECISIONS = 20
+"""Picks that the page of one target shows."""
 
 
 def create_flask(ports: Ports) -> Flask:
@@ -41,6 +45,8 @@ def create_flask(ports: Ports) -> Flask:
     app.add_url_rule("/api/v1/targets", view_func=routes.targets)
     app.add_url_rule("/api/v1/targets/<path:target>", view_func=routes.target)
     app.add_url_rule("/api/v1/pools", view_func=routes.pools)
+    app.add_url_rule("/api/v1/decisions", view_func=routes.decisions)
+    app.add_url_rule("/api/v1/sd/<pool>", view_func=routes.sd)
     app.register_error_handler(HTTPException, _error)
     return app
 
@@ -71,13 +77,32 @@ class _Routes:
         if isinstance(view, Problem):
             return failure(view)
         transitions = [transition_data(change, ports.clocks) for change in view.transitions]
-        return success(
-            target_data(view, ports.inflight, ports.clocks) | {"transitions": transitions}
+        latest = islice(ports.decisions.latest(pool=view.pool, target=target), LAST_DECISIONS)
+        more = {
+            "transitions": transitions,
+            "decisions": [decision_data(each, ports.clocks) for each in latest],
+        }
+        return success(target_data(view, ports.inflight, ports.clocks) | more)
+
+    def decisions(self) -> Response:
+        asked = request.args.get("limit", "")
+        limit = shown_decisions(asked)
+        if isinstance(limit, Problem):
+            return failure(limit)
+        latest = self._ports.decisions.latest(
+            pool=request.args.get("pool", ""), target=request.args.get("target", "")
         )
+        return success([decision_data(each, self._ports.clocks) for each in islice(latest, limit)])
 
     def pools(self) -> Response:
         pools = self._ports.snapshot().pools.values()
         return success([pool_data(pool, self._ports.clocks) for pool in pools])
+
+    def sd(self, pool: str) -> Response:
+        listed = self._ports.listed(pool)
+        if listed is None:
+            return failure(Problem(404, "not_found", f'pool: no such pool, got "{pool}"'))
+        return _json(groups(pool, listed), 200)
 
     def status(self) -> Response:
         as_json = request.args.get("format") == "json"
@@ -119,6 +144,15 @@ def refresh_seconds(value: str) -> int | Problem:
     return Problem(400, "bad_data", f'refresh: {rule}, got "{value}"')
 
 
+def shown_decisions(value: str) -> int | Problem:
+    """Return how many decisions to show: 100 when not asked for."""
+    if not value:
+        return 100
+    if len(value) <= 4 and value.isascii() and value.isdecimal() and 0 < int(value) <= KEPT:
+        return int(value)
+    return Problem(400, "bad_data", f'limit: must be a number from 1 to {KEPT}, got "{value}"')
+
+
 def success(data: object) -> Response:
     """Return the API's answer with ``data``."""
     return _json({"status": "success", "data": data}, 200)
@@ -136,7 +170,7 @@ def plain(problem: Problem) -> Response:
     return Response(f"{problem.message}\n", problem.status, content_type=content_type)
 
 
-def _json(data: Mapping[str, object], status: int) -> Response:
+def _json(data: object, status: int) -> Response:
     body = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return Response(body, status, content_type="application/json")
 

@@ -1,26 +1,30 @@
 """The ASGI application: who answers which path.
 
-On the event loop: ``/pick``, because it is on the way of every request, and the
-health endpoints, because a busy thread pool must not fail a liveness probe. All other
-paths go to Flask in a small pool of threads. Flask renders a page whole before any of
-it is sent, and a2wsgi queues it in one piece, so a client that reads slowly holds a
-connection and no thread.
+On the event loop: ``/pick`` and ``/feedback``, because every request causes one of each, the
+health endpoints, because a busy thread pool must not fail a liveness probe, and the snapshot
+for local pickers, for which clients wait. All other paths go to Flask in a small pool of
+threads. A page is rendered whole and queued in one piece, and static files are smaller than
+a2wsgi's queue of ten chunks, so a client that reads slowly holds a connection and no thread.
+A streamed response would hold one.
 """
 
 from a2wsgi import WSGIMiddleware
 from flask import Flask
 
+from scorer.http.feedback import FeedbackEndpoint
 from scorer.http.pick import PickEndpoint
 from scorer.http.ports import ASGIApp, Ports, Receive, Scope, Send
+from scorer.http.snapshot import SnapshotEndpoint
 
 WORKERS = 4
 """Threads that render pages."""
 HEALTH_METHODS = ("GET", "HEAD")
 
 
-def build_asgi(ports: Ports, flask_app: Flask) -> ASGIApp:
+def build_asgi(ports: Ports, flask_app: Flask, picks: PickEndpoint) -> ASGIApp:
     """Return the whole HTTP interface as one ASGI application."""
-    picks = PickEndpoint(ports)
+    feedback = FeedbackEndpoint(ports.feedback, ports.clocks.monotonic)
+    local_picks = SnapshotEndpoint(ports)
     pages = WSGIMiddleware(flask_app, workers=WORKERS)  # type: ignore[arg-type]
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -30,6 +34,10 @@ def build_asgi(ports: Ports, flask_app: Flask) -> ASGIApp:
         path: str = scope["path"]
         if path == "/pick" or path.startswith("/pick/"):
             await picks(scope, receive, send)
+        elif path == "/feedback":
+            await feedback(scope, receive, send)
+        elif path == "/api/v1/snapshot":
+            await local_picks(scope, receive, send)
         elif path == "/-/healthy":
             await send_text(scope, send, 200, "scorer is healthy.\n")
         elif path == "/-/ready":

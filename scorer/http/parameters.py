@@ -9,10 +9,12 @@ empty value counts as absent: a proxy's unset variable is no request for nothing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from scorer.http.ports import Scope
+from scorer.core.prompts import BYTES_PER_TOKEN, MOST_TOKENS
+from scorer.core.sample import Ask
 from scorer.pick_stats import NO_POOL, PickFailure
 
 SHOWN = 64
@@ -32,8 +34,8 @@ class PickRequest(NamedTuple):
 
     model: str = ""
     pool: str = ""
-    exclude: frozenset[str] = frozenset()
     format: Format = Format.JSON
+    ask: Ask = Ask()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,16 @@ class Refused:
     pool: str = NO_POOL
 
 
-PLAIN = PickRequest()
-NAMES = frozenset({"model", "pool", "prompt_tokens", "prompt_bytes", "exclude", "format"})
+NAMES = frozenset(
+    {"model", "pool", "prompt_tokens", "prompt_bytes", "exclude", "format", "key", "lora"}
+)
 COUNTS = ("prompt_tokens", "prompt_bytes")
+UNTOLD = (None, None)
+MOST_DIGITS = 10
+LONGEST_HINT = 256
+"""Characters of a key or an adapter's name that count; decisions remember them."""
+REMEMBERED_QUERIES, REMEMBERED_LENGTH = 4096, 256
+"""Short queries whose meaning is remembered, as most are asked again and again."""
 ACCEPT = "accept"
 HEADERS = {b"accept": ACCEPT} | {
     f"x-scorer-{name}".replace("_", "-").encode(): name for name in NAMES
@@ -67,35 +76,62 @@ MEDIA = {
 }
 
 
-def parse(scope: Scope) -> PickRequest | Refused:
-    """Return what the request of an ASGI ``scope`` asks for, or why it is malformed."""
-    query: bytes = scope["query_string"]
-    headers = header_parameters(scope["headers"])
-    if not query and not headers:
-        return PLAIN
-    accept = headers.pop(ACCEPT, "")
+def understood(
+    query: bytes, headers: Iterable[tuple[bytes, bytes]], *, bare: bool
+) -> PickRequest | Refused:
+    """Return what a query and headers ask for; ``bare`` without a path below ``/pick``."""
+    given = header_parameters(headers) if headers else {}
+    if not given:
+        return remembered(query) if len(query) <= REMEMBERED_LENGTH else read_query(query)
+    accept = given.pop(ACCEPT, "")
     if not query:
-        return read(headers, accept)
-    if not headers:
-        return read(query_parameters(query), accept)
-    if scope["path"] == "/pick":
-        return read(headers | query_parameters(query), accept)
-    return read(query_parameters(query) | headers, accept)
+        return read(given, accept)
+    if bare:
+        return read(given | query_parameters(query), accept)
+    return read(query_parameters(query) | given, accept)
+
+
+def read_query(query: bytes) -> PickRequest | Refused:
+    """Return what a query alone asks for."""
+    return read(query_parameters(query), "")
+
+
+remembered = lru_cache(REMEMBERED_QUERIES)(read_query)
 
 
 def read(given: Mapping[str, str], accept: str) -> PickRequest | Refused:
     """Return the request of the parameters ``given``, or the first that is malformed."""
-    for name in COUNTS:
-        value = given.get(name)
-        if value is not None and not (value.isascii() and value.isdecimal()):
-            return malformed(name, "must be a non-negative integer", value)
-    word = given.get("format")
-    answer = FORMATS.get(word) if word else accepted(accept)
+    get = given.get
+    length = get("prompt_tokens"), get("prompt_bytes")
+    tokens = None if length == UNTOLD else prompt_length(*length)
+    if isinstance(tokens, Refused):
+        return tokens
+    word = get("format")
+    answer = FORMATS.get(word) if word else accepted(accept) if accept else Format.JSON
     if answer is None:
         return malformed("format", f"must be one of {', '.join(FORMATS)}", word or "")
-    return PickRequest(
-        given.get("model", ""), given.get("pool", ""), targets(given.get("exclude", "")), answer
-    )
+    hints = get("key", "")[:LONGEST_HINT], get("lora", "")[:LONGEST_HINT]
+    ask = Ask(tokens, targets(get("exclude", "")), *hints)
+    return PickRequest(get("model", ""), get("pool", ""), answer, ask)
+
+
+def prompt_length(tokens: str | None, size: str | None) -> int | Refused | None:
+    """Return the length of the prompt in tokens: as told, or a quarter of its bytes.
+
+    0 is no length: some proxies send it when they do not know.
+    """
+    for name, value in zip(COUNTS, (tokens, size), strict=True):
+        if value is not None and not (value.isascii() and value.isdecimal()):
+            return malformed(name, "must be a non-negative integer", value)
+    told = counted(tokens) or -(-counted(size) // BYTES_PER_TOKEN)
+    return min(told, MOST_TOKENS) or None
+
+
+def counted(value: str | None) -> int:
+    """Return the number of a decimal text, 0 without one; at most ten digits are looked at."""
+    if not value:
+        return 0
+    return int(value) if len(value) <= MOST_DIGITS else int(value.lstrip("0")[:MOST_DIGITS] or 0)
 
 
 def malformed(name: str, rule: str, value: str) -> Refused:

@@ -5,19 +5,17 @@ the sending itself. Whatever goes wrong inside is an answer and a count, never a
 connection.
 """
 
-import logging
-import secrets
-from itertools import count
+from collections.abc import Iterable
 
 import structlog
 
-from scorer.core.pick import Choice, pick
 from scorer.core.snapshot import PoolView
 from scorer.http.answers import Answer, picked, refused
-from scorer.http.parameters import Refused, parse
+from scorer.http.parameters import Refused, understood
 from scorer.http.ports import Ports, Receive, Scope, Send
 from scorer.http.router import Router
 from scorer.pick_stats import PickFailure
+from scorer.picker import Picker
 
 LOG_INTERVAL = 10.0
 """Seconds between two log lines about faults of our own, however many requests meet one."""
@@ -26,58 +24,52 @@ logger = structlog.stdlib.get_logger(__name__)
 
 
 class PickEndpoint:
-    """The ASGI application of ``/pick``; runs on one event loop."""
+    """``/pick``, as an ASGI application and for whoever has read the request already.
+
+    Runs on one event loop.
+    """
 
     def __init__(self, ports: Ports) -> None:
         """Serve picks of what ``ports`` publishes."""
         self._ports = ports
         self._clock = ports.clocks.monotonic
         self._router = Router()
-        self._ids = map(f"{secrets.token_hex(6)}-%x".__mod__, count())
+        self._picker = Picker(ports.inflight, ports.decisions, ports.dice.random)
         self._logged_at = -LOG_INTERVAL
-        self._explains = logging.getLogger(__name__).isEnabledFor(logging.DEBUG)
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         """Answer one request; its body, if any, is not read."""
-        started = self._clock()
-        try:
-            answer = self._answer(scope)
-        except Exception as error:  # noqa: BLE001 - the caller is owed an answer whatever happens
-            answer = self._broken(error)
-        self._ports.stats.record(answer.pool, self._clock() - started, answer.failure)
+        bare = scope["path"] == "/pick"
+        answer = self.answer(scope["query_string"], scope["headers"], bare=bare)
         await send(
             {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
         )
         body = b"" if scope["method"] == "HEAD" else answer.body
         await send({"type": "http.response.body", "body": body})
 
-    def _answer(self, scope: Scope) -> Answer:
-        request = parse(scope)
+    def answer(self, query: bytes, headers: Iterable[tuple[bytes, bytes]], *, bare: bool) -> Answer:
+        """Return the answer to a request and count it; ``bare`` without a path below /pick."""
+        started = self._clock()
+        try:
+            answer = self._pick(query, headers, started, bare=bare)
+        except Exception as error:  # noqa: BLE001 - the caller is owed an answer whatever happens
+            answer = self._broken(error)
+        self._ports.stats.record(answer.pool, self._clock() - started, answer.failure)
+        return answer
+
+    def _pick(
+        self, query: bytes, headers: Iterable[tuple[bytes, bytes]], now: float, *, bare: bool
+    ) -> Answer:
+        request = understood(query, headers, bare=bare)
         if isinstance(request, Refused):
             return refused(request)
         pool = self._router.resolve(self._ports.snapshot(), request)
         if isinstance(pool, Refused):
             return refused(pool)
-        inflight = self._ports.inflight
-        choice = pick(pool, request.exclude, inflight.unseen, self._ports.dice)
-        if choice is None:
+        done = self._picker.pick(pool, request.ask, now)
+        if done is None:
             return refused(_no_target(pool))
-        inflight.opened(pool.name, choice.target.target)
-        if self._explains:
-            self._tell(pool, choice)
-        return picked(pool, choice, next(self._ids), request.format)
-
-    def _tell(self, pool: PoolView, choice: Choice) -> None:
-        """Write a pick to the log, with what it was weighed against."""
-        drawn = (choice.target, *choice.alternates[:1])
-        unseen = self._ports.inflight.unseen
-        logger.debug(
-            "Picked",
-            pool=pool.name,
-            target=choice.target.target,
-            drawn=" ".join(f"{view.target}={view.score}-{unseen(view)}" for view in drawn),
-            panic=choice.panic,
-        )
+        return picked(pool, *done, request.format)
 
     def _broken(self, error: Exception) -> Answer:
         if self._clock() - self._logged_at >= LOG_INTERVAL:

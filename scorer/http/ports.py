@@ -7,13 +7,16 @@ knows no more.
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from scorer.clocks import Clocks
-from scorer.core.pick import Dice
 from scorer.core.snapshot import Snapshot
+from scorer.decisions import Decisions
+from scorer.discovered import ListedTarget
+from scorer.feedback import Feedback
 from scorer.inflight import InFlight
 from scorer.pick_stats import PickStats
+from scorer.registry import Registry
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -26,13 +29,38 @@ Exposition = Callable[[str, str, Sequence[str]], tuple[Sequence[tuple[str, str]]
 are the values of ``name[]``, empty for all metrics. May be called from several threads."""
 
 
+class Dice(Protocol):
+    """Source of chance, such as :class:`random.Random`."""
+
+    def random(self) -> float:
+        """Return a float from 0, included, to 1, not included."""
+
+
+ListedTargets = Callable[[str], Sequence[ListedTarget] | None]
+"""``(pool) -> its targets``, None when there is no such pool; called from several threads."""
+
+
+Subscribe = Callable[[Callable[[], None]], None]
+"""Has a function called after each publication, from the thread that publishes."""
+
+
+def nothing_published(_: Callable[[], None]) -> None:
+    """Publish nothing."""
+
+
+def no_pool(_: str) -> None:
+    """Know no pool."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """The daemon as the HTTP interface sees it.
 
     ``snapshot`` returns the published view, without waiting. ``ready`` returns None,
     or a sentence saying why the daemon is not ready. ``exposition`` renders
-    ``/metrics``. ``dice`` is used on the event loop only.
+    ``/metrics``. ``listed`` returns what discovery knows of a pool. ``subscribe`` tells of
+    publications. ``dice`` is used on
+    the event loop only.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -43,3 +71,7 @@ class Ports:
     dice: Dice
     version: str
     clocks: Clocks = field(default_factory=Clocks)
+    listed: ListedTargets = no_pool
+    subscribe: Subscribe = nothing_published
+    decisions: Decisions = field(default_factory=Decisions)
+    feedback: Feedback = field(default_factory=lambda: Feedback(Registry(), InFlight(), Clocks()))

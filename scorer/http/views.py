@@ -9,8 +9,10 @@ from collections import Counter
 from typing import Any
 
 from scorer.clocks import Clocks
+from scorer.core.pick import PROBE
 from scorer.core.snapshot import PoolView, ScrapeView, SignalView, TargetView, Transition
 from scorer.core.vocabulary import State
+from scorer.decisions import Decision
 from scorer.inflight import InFlight
 
 Data = dict[str, Any]
@@ -24,6 +26,7 @@ def number(value: float | None) -> float | None:
 
 def target_data(view: TargetView, inflight: InFlight, clocks: Clocks) -> Data:
     """Return one target as ``/api/v1/targets`` shows it."""
+    load = inflight.reading(view.pool, view.target, clocks.monotonic())
     return {
         "target": view.target,
         "pool": view.pool,
@@ -44,7 +47,10 @@ def target_data(view: TargetView, inflight: InFlight, clocks: Clocks) -> Data:
         "points_lost": {cause: number(points) for cause, points in view.points_lost.items()},
         "signals": {name: signal_data(signal, clocks) for name, signal in view.signals.items()},
         "running": number(view.running),
-        "picks": inflight.count(view.pool, view.target),
+        "in_flight": load.in_flight,
+        "expected_wait": number(load.wait),
+        "picks": load.picks,
+        "probes": load.probes,
         "restarts": view.restarts,
         "last_scrape": scrape_data(view.last_scrape, clocks),
     }
@@ -79,6 +85,33 @@ def transition_data(transition: Transition, clocks: Clocks) -> Data:
         "to": transition.after,
         "reason": transition.reason,
     }
+
+
+def decision_data(decision: Decision, clocks: Clocks) -> Data:
+    """Return one pick with all that decided it; costs in seconds."""
+    choice = decision.choice
+    return {
+        "at": clocks.rfc3339(decision.at),
+        "pool": decision.pool,
+        "pick_id": decision.pick_id,
+        "target": choice.row.target,
+        "alternates": [row.target for row in choice.alternates],
+        "reason": choice.reason,
+        "relaxed": choice.relaxed or None,
+        "panic": choice.panic,
+        "probe": choice.reason == PROBE,
+        "prompt_tokens": decision.tokens,
+        "prompt_tokens_known": decision.known,
+        "excluded": decision.excluded,
+        "key": decision.key,
+        "lora": decision.lora,
+        "candidates": [
+            {"target": row.target, "health": number(row.health), "cost": number(cost),
+             "cold": index in choice.cold}
+            for index, (row, cost) in enumerate(zip(choice.sample, choice.costs, strict=True))
+        ],
+        "draws": list(decision.draws),
+    }  # fmt: skip
 
 
 def pool_data(pool: PoolView, clocks: Clocks) -> Data:

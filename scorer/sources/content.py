@@ -6,7 +6,8 @@ from scorer.core.samples import ScrapeFailed
 from scorer.core.vocabulary import ScrapeFailure
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_BLANK = b" \t\r\n"
+BLANK = b"\xef\xbb\xbf \t\r\n"
+"""What may stand before the first byte of a page: blanks and a byte-order mark."""
 
 
 def decoded(body: bytes, encoding: str, limit: int) -> bytes | ScrapeFailed:
@@ -40,10 +41,10 @@ def _gunzipped(body: bytes, limit: int) -> bytes | ScrapeFailed:
 
 
 def refusal(body: bytes, content_type: str) -> ScrapeFailed | None:
-    """Return why ``body`` cannot be a text page of metrics, None when it may be one."""
-    start = body[:64].removeprefix(b"\xef\xbb\xbf").lstrip(_BLANK)
-    kind = content_type.partition(";")[0].strip().lower()
-    if not body.strip(_BLANK):
+    """Return why ``body`` cannot be a page of metrics, None when it may be one."""
+    start = body[:64].lstrip(BLANK)
+    kind = _kind(content_type)
+    if not body.strip(BLANK):
         return ScrapeFailed(ScrapeFailure.EMPTY, f"empty body ({len(body)} bytes)")
     if body.startswith(_GZIP_MAGIC):
         return _wrong(
@@ -51,9 +52,16 @@ def refusal(body: bytes, content_type: str) -> ScrapeFailed | None:
         )
     if start.startswith(b"<") or kind in ("text/html", "application/xhtml+xml"):
         return _wrong(f"an HTML page{_said(kind)}, not metrics")
-    if start[:1] in (b"{", b"[") or kind.endswith("json"):
-        return _wrong(f"a JSON document{_said(kind)}, not metrics")
     return None
+
+
+def is_json(body: bytes, content_type: str) -> bool:
+    """Return whether ``body`` is a JSON document, as far as its start and its type tell."""
+    return body[:64].lstrip(BLANK)[:1] in (b"{", b"[") or _kind(content_type).endswith("json")
+
+
+def _kind(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
 def _said(kind: str) -> str:

@@ -6,17 +6,21 @@ of status line, headers and body waits at most for what is left. The budget belo
 the thread that fetches, because requests hands nothing of ours down to its sockets.
 """
 
+import functools
 import http.client
 import io
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
 
 import requests.adapters
-import urllib3
+import urllib3.connection
 from urllib3.util.connection import create_connection
+from urllib3.util.wait import wait_for_read
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -115,10 +119,19 @@ def _connected(
         except OSError as error:
             errors.append(error)
         else:
-            sock.settimeout(_spending.budget.left())
-            return sock
+            return _bound(sock)
     # A host has refused when all its addresses have; any other error says less for sure.
     raise next((e for e in errors if not isinstance(e, ConnectionRefusedError)), errors[0])
+
+
+def _bound(sock: socket.socket) -> socket.socket:
+    """Return the socket, whose waits are bound to what is left, or close it."""
+    try:
+        sock.settimeout(_spending.budget.left())
+    except TimeoutError:
+        sock.close()
+        raise
+    return sock
 
 
 class _TimedHTTPConnection(urllib3.connection.HTTPConnection):
@@ -135,30 +148,85 @@ class _TimedHTTPSConnection(urllib3.connection.HTTPSConnection):
         return _connected(self._dns_host, self.port, self.socket_options)
 
 
-class _TimedHTTPPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _TimedHTTPConnection
+_TimedConnection = _TimedHTTPConnection | _TimedHTTPSConnection
 
 
-class _TimedHTTPSPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _TimedHTTPSConnection
+@functools.cache
+def _usual_trust() -> ssl.SSLContext:
+    """Return the context that trusts the authorities that requests trusts, shared by all."""
+    return ssl.create_default_context(cafile=requests.adapters.DEFAULT_CA_BUNDLE_PATH)
 
 
 class DeadlineAdapter(requests.adapters.HTTPAdapter):
-    """Transport of requests that keeps one connection and draws on the thread's budget."""
+    """Transport of requests that keeps one connection and draws on the thread's budget.
 
-    def __init__(self) -> None:
-        super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
+    With ``context`` TLS is as it says, and the server's certificate must carry
+    ``server_name`` (empty: the host that is asked). It goes to one server at a time and
+    has no pools, retries, proxies or cookies, which would cost more than the request. The
+    ``raw`` of an answer is that of http.client; one that is not read to its end must be
+    followed by :meth:`close`.
+    """
 
-    def init_poolmanager(
-        self,
-        connections: int,
-        maxsize: int,
-        block: bool = False,  # noqa: FBT001, FBT002 (as requests has it)
-        **pool_kwargs: object,
-    ) -> None:
-        """Build the pools from connections that know the budget."""
-        super().init_poolmanager(connections, maxsize, block, **pool_kwargs)
-        self.poolmanager.pool_classes_by_scheme = {
-            "http": _TimedHTTPPool,
-            "https": _TimedHTTPSPool,
-        }
+    def __init__(self, context: ssl.SSLContext | None = None, server_name: str = "") -> None:
+        super().__init__(pool_connections=1, pool_maxsize=1)
+        self._context = context
+        self._server_name = server_name
+        self._connection: _TimedConnection | None = None
+        self._site: tuple[str, str] = ("", "")
+
+    def send(
+        self, request: requests.PreparedRequest, *_: object, **__: object
+    ) -> requests.Response:
+        """Send the request and return the answer up to its headers; OSError and HTTPException.
+
+        Whatever else requests would say of how to send is not looked at.
+        """
+        parts = urlsplit(request.url or "")
+        connection = self._kept(parts)
+        try:
+            connection.putrequest(
+                request.method or "GET", request.path_url, skip_accept_encoding=True
+            )
+            for name, value in request.headers.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            # Not urllib3's own, which wraps the answer once more.
+            answer = http.client.HTTPConnection.getresponse(connection)
+        except BaseException:
+            self.close()
+            raise
+        response = requests.Response()
+        response.status_code, response.reason = answer.status, answer.reason
+        response.headers = requests.structures.CaseInsensitiveDict(answer.headers.items())
+        response.raw, response.url = answer, str(request.url)
+        return response
+
+    def _kept(self, parts: SplitResult) -> _TimedConnection:
+        """Return the connection to a server, its socket bound to what is left of the budget."""
+        site = (parts.scheme, parts.netloc)
+        if self._connection is None or site != self._site:
+            self.close()
+            self._connection, self._site = self._made(parts), site
+        sock = self._connection.sock
+        if sock is not None and wait_for_read(sock, 0):  # the server has closed it
+            self._connection.close()
+        elif sock is not None:
+            sock.settimeout(_spending.budget.left())
+        return self._connection
+
+    def _made(self, parts: SplitResult) -> _TimedConnection:
+        host = parts.hostname or ""
+        if parts.scheme == "http":
+            return _TimedHTTPConnection(host, parts.port)
+        return _TimedHTTPSConnection(
+            host,
+            parts.port,
+            ssl_context=self._context or _usual_trust(),
+            server_hostname=self._server_name or None,
+        )
+
+    def close(self) -> None:
+        """Close the kept connection."""
+        super().close()
+        if self._connection is not None:
+            self._connection.close()

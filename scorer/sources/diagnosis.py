@@ -7,7 +7,7 @@ from typing import Any
 
 from scorer.core.samples import EngineSamples, Histogram, Outcomes, Reading
 from scorer.core.vocabulary import Gap
-from scorer.sources.schema import load_mappings
+from scorer.mappings.shipped import engine_mappings
 
 NEEDED = ("running", "waiting", "kv_cache", "ttft")
 """Signals without which a target is readable only in part.
@@ -16,7 +16,9 @@ Error counters are not among them: an engine that does not count its failures is
 scored all the same, and nobody can make an old version count them.
 """
 
-_LISTED = (*NEEDED, "errors", "preemptions", "capacity")
+_LISTED = (*NEEDED, "errors", "preemptions", "paused", "capacity")
+_EXTRA = ("preemptions", "paused", "capacity")
+"""Values that are told when an engine has them, and not missed when it never has."""
 
 _IN_WORDS = {
     Gap.NOT_SCRAPED: "not scraped",
@@ -26,6 +28,11 @@ _IN_WORDS = {
     Gap.NEGATIVE: "the value is negative, which engines print for unknown",
     Gap.OUT_OF_RANGE: "the value is above 1, so it is no ratio",
     Gap.NO_MAPPING: "the page is of no known engine",
+    Gap.NOT_OFFERED: "the engine has no such metric",
+    Gap.OTHER_ENGINE: "the page is of another engine",
+    Gap.IDLE: "the engine has had nothing to report",
+    Gap.DRAINED: "somebody else reads the engine's records",
+    Gap.QUERY_FAILED: "Prometheus does not answer the query",
 }
 
 
@@ -50,7 +57,7 @@ class Diagnosis:
         if self.samples is None:
             unknown = self.reason == Gap.NO_MAPPING
             return dict.fromkeys((*NEEDED, "errors"), Gap.NO_MAPPING) if unknown else {}
-        gaps = {name: part.gap for name, part in _parts(self.samples).items()}
+        gaps = {name: part.gap for name, part in _shown(self.samples).items()}
         return {name: gap for name, gap in gaps.items() if gap is not None}
 
     @property
@@ -62,6 +69,15 @@ class Diagnosis:
 def _parts(samples: EngineSamples) -> dict[str, Reading | Histogram | Outcomes]:
     fields = {name: "outcomes" if name == "errors" else name for name in _LISTED}
     return {name: getattr(samples, field) for name, field in fields.items()}
+
+
+def _shown(samples: EngineSamples) -> dict[str, Reading | Histogram | Outcomes]:
+    """Return the parts that are worth telling."""
+    return {
+        name: part
+        for name, part in _parts(samples).items()
+        if name not in _EXTRA or part.gap is not Gap.NOT_OFFERED
+    }
 
 
 def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -83,7 +99,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def _json_signals(samples: EngineSamples) -> dict[str, Any]:
-    found = {name: _json_value(part) for name, part in _parts(samples).items() if part.gap is None}
+    found = {name: _json_value(part) for name, part in _shown(samples).items() if part.gap is None}
     if samples.start_time is not None:
         found["start_time"] = _number(samples.start_time)
     if samples.asleep is not None:
@@ -119,7 +135,7 @@ def as_text(diagnosis: Diagnosis) -> Iterator[str]:
     else:
         yield f"{diagnosis.target}: {_engine(samples)}"
         yield _line("models", ", ".join(samples.model_names) or "none named")
-        for name, part in _parts(samples).items():
+        for name, part in _shown(samples).items():
             yield _line(name, _in_words(name, part))
         if samples.start_time is not None:
             yield _line("started", _date(samples.start_time))
@@ -141,9 +157,10 @@ def _date(seconds: float) -> str:
 
 
 def _engine(samples: EngineSamples) -> str:
-    titles = {mapping.name: mapping.title for mapping in load_mappings()}
+    titles = {mapping.name: mapping.title for mapping in engine_mappings()}
     title = titles.get(samples.mapping, samples.engine.value)
-    return f"{title}, version {samples.version} by its metrics (mapping {samples.mapping})"
+    version = f", version {samples.version} by its metrics" if samples.version else ""
+    return f"{title}{version} (mapping {samples.mapping})"
 
 
 def _in_words(name: str, part: Reading | Histogram | Outcomes) -> str:
@@ -158,5 +175,10 @@ def _in_words(name: str, part: Reading | Histogram | Outcomes) -> str:
     value = part.value or 0.0
     if name == "kv_cache":
         return f"{value:.4g} ({value:.1%} of the KV cache in use)"
-    unit = {"running": "requests", "waiting": "requests", "capacity": "tokens of KV cache"}
+    unit = {
+        "running": "requests",
+        "waiting": "requests",
+        "paused": "requests",
+        "capacity": "tokens of KV cache",
+    }
     return f"{value:.0f} {unit.get(name, '')}".rstrip()

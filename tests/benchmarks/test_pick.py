@@ -2,14 +2,15 @@
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
-from benchmarks.pick.measure import Probe, cpu_used
+from benchmarks.pick.measure import Probe, cpu_used, get
 from benchmarks.pick.pages import answer_with
 from benchmarks.pick.report import markdown
-from benchmarks.pick.run import medians
+from benchmarks.pick.run import PAGE, ROUTES, daemon, medians
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
@@ -40,6 +41,18 @@ def test_stand_in_sends_the_page_whole():
     """The head tells the length of the page, and the page follows it unchanged."""
     head, _, body = answer_with(b"a 1\n").partition(b"\r\n\r\n")
     assert (b"content-length: 4" in head, body) == (True, b"a 1\n")
+
+
+@pytest.mark.system
+def test_every_route_answers():
+    """The routes to compare still fit the daemon, and the Flask one answers a whole pick."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with daemon(2, port, PAGE, 100.0) as target:
+        told = {route: get(target, path) for route, path in ROUTES.items()}
+    assert {route: status for route, (status, _) in told.items()} == dict.fromkeys(ROUTES, 200)
+    keys = {route: set(json.loads(body)) for route, (_, body) in told.items()}
+    assert keys["pick through Flask"] == keys["/pick"]
 
 
 def test_committed_page_shows_the_committed_numbers():

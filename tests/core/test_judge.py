@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from scorer.core.health import TargetHealth
 from scorer.core.judge import Judgement, judge_pool
+from scorer.core.outstanding import NOTHING, Outstanding
 from scorer.core.samples import Page, ScrapeFailed
 from scorer.core.vocabulary import Cause, Reason, ScrapeFailure, State
 from tests.core.builders import REFUSED, failed, page, scrape, target
@@ -14,7 +15,7 @@ NOTHING_SAMPLES = Page(None)
 
 
 def judge(health: TargetHealth, now: float, *others: TargetHealth) -> Judgement:
-    return judge_pool([health, *others], now, lambda _: 0)[0]
+    return judge_pool([health, *others], now, lambda _: NOTHING)[0]
 
 
 def feed(health: TargetHealth, *results: Page | ScrapeFailed, at: float = 1.0) -> Judgement:
@@ -70,7 +71,7 @@ def test_moved_start_time_is_a_restart() -> None:
     health = settled(target())
     feed(health, page(ttft=(10, 10.0)), at=3.0)
     feed(health, page(start_time=5000.0), at=4.0)
-    assert (health.score, health.restarts, health.ttft.value) == (0.0, 1, None)
+    assert (health.score, health.restarts, health.ttft.current(99.0).value) == (0.0, 1, None)
     assert (health.state, health.reason) == (State.WARMUP, Reason.RESTARTED)
 
 
@@ -94,7 +95,9 @@ def test_three_failures_in_a_row_are_unreachable() -> None:
     health = settled(target())
     assert feed(health, failed(), failed(), at=3.0).score == 100.0
     judgement = feed(health, failed(), at=5.0)
-    assert (judgement.score, judgement.eligible, judgement.observed_dead) == (0.0, False, False)
+    assert (judgement.score, judgement.eligible) == (0.0, False)
+    assert judgement.condition is not None
+    assert not judgement.condition.dead
     assert (health.state, health.reason) == (State.UNREACHABLE, Reason.SCRAPES_FAILED)
 
 
@@ -102,7 +105,9 @@ def test_two_refused_connections_are_observed_dead() -> None:
     """Nobody listens: two scrapes are enough, and the target counts as seen dead."""
     health = settled(target())
     judgement = feed(health, REFUSED, REFUSED, at=3.0)
-    assert (judgement.score, judgement.observed_dead) == (0.0, True)
+    assert judgement.score == 0.0
+    assert judgement.condition is not None
+    assert judgement.condition.dead
     assert health.reason is Reason.CONNECTION_REFUSED
 
 
@@ -172,9 +177,9 @@ def test_idle_target_recovers_towards_its_pool() -> None:
     fast.apply(scrape(page(ttft=(1, 0.1)), 3.0))
     slow.apply(scrape(page(ttft=(1, 3.0)), 3.0))
     judge(slow, 3.0, fast)
-    assert slow.ttft.value == 3.0
+    assert slow.ttft.current(99.0).value == 3.0
     judge(slow, 13.0, fast)
-    assert slow.ttft.value == pytest.approx(0.1 + 2.9 / 2)
+    assert slow.ttft.current(99.0).value == pytest.approx(0.1 + 2.9 / 2)
 
 
 def test_idle_target_does_not_hold_itself_up() -> None:
@@ -182,18 +187,18 @@ def test_idle_target_does_not_hold_itself_up() -> None:
     silent, slow = settled(target("b:1")), settled(target())
     slow.apply(scrape(page(ttft=(1, 4.0)), 3.0))
     judge(slow, 3.0, silent)
-    assert slow.ttft.value == 4.0
+    assert slow.ttft.current(99.0).value == 4.0
     judge(slow, 13.0, silent)
-    assert slow.ttft.value == pytest.approx(0.5 + 3.5 / 2)
+    assert slow.ttft.current(99.0).value == pytest.approx(0.5 + 3.5 / 2)
 
 
 def test_target_with_picks_under_way_is_not_idle() -> None:
     """A pick that no scrape has seen keeps the TTFT where it is: silence heals nothing."""
     health = settled(target())
     health.apply(scrape(page(ttft=(1, 3.0)), 3.0))
-    judge_pool([health], 3.0, lambda _: 1)
-    judge_pool([health], 33.0, lambda _: 1)
-    assert health.ttft.value == 3.0
+    judge_pool([health], 3.0, lambda _: Outstanding(requests=1))
+    judge_pool([health], 33.0, lambda _: Outstanding(requests=1))
+    assert health.ttft.current(99.0).value == 3.0
 
 
 def test_failures_never_raise_a_score() -> None:

@@ -1,180 +1,244 @@
-"""The pick: power of two choices on score and picks not yet seen."""
+"""The pick: costs, cold set, two choices, alternates."""
 
-import random
-from collections import Counter
+import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
-from scorer.core.judge import judge_pool
-from scorer.core.pick import Choice, pick, two_distinct
-from scorer.core.snapshot import PoolView, TargetView
-from scorer.core.view import PoolFacts, choose_candidates, pool_view, target_view
-from scorer.inflight import InFlight
-from tests.core.builders import REFUSED, failed, page, scrape, target
-
-NOBODY = frozenset[str]()
+from scorer.core.pick import probing, weigh
+from tests.core.picking import NOW, given, load, pick, picked, row, seeded, table
 
 
-def view(name: str, score: float | None = 100.0, *results: object) -> TargetView:
-    """Return the view of a target that was scraped with ``results``, by default well."""
-    health = target(name)
-    for second, result in enumerate(results or (page(), page())):
-        health.apply(scrape(result, 1.0 + second))
-    if score is not None:
-        health.score = score
-    [judgement] = judge_pool([health], 10.0, lambda _: 0)
-    shown = target_view(judgement)
-    fields = {key: getattr(shown, key) for key in TargetView.__dataclass_fields__}
-    return TargetView(**{**fields, "score": score})
-
-
-def pool(*targets: TargetView) -> PoolView:
-    return pool_view(PoolFacts("chat"), targets, 10.0)
-
-
-def none_unseen(_: TargetView) -> int:
-    return 0
-
-
-def picks(pool: PoolView, count: int, seed: int = 1) -> Counter[str]:
-    """Pick ``count`` times within one scrape, counting each pick as unseen."""
-    inflight, dice, shares = InFlight(), random.Random(seed), Counter[str]()
-    for _ in range(count):
-        choice = pick(pool, NOBODY, inflight.unseen, dice)
-        assert choice is not None
-        inflight.opened("chat", choice.target.target)
-        shares[choice.target.target] += 1
-    return shares
+def cost(tokens: int = 0, **fields: object) -> float:
+    """Return the cost of one target."""
+    return weigh([row("a:1", **fields)], tokens, NOW)[0]  # type: ignore[arg-type]
 
 
 def test_pool_without_target_gives_nothing() -> None:
     """There is nobody to pick."""
-    assert pick(pool(), NOBODY, none_unseen, random.Random(1)) is None
+    assert pick(table()) is None
 
 
-def test_only_target_is_picked_without_alternate() -> None:
+def test_only_target_is_picked_without_a_draw() -> None:
     """A pool of one has no second choice."""
-    choice = pick(pool(view("a:1")), NOBODY, none_unseen, random.Random(1))
+    choice = pick(table(row("a:1")), draws=given())
     assert choice is not None
-    assert (choice.target.target, choice.alternates) == ("a:1", ())
+    assert (choice.row.target, choice.alternates, choice.reason) == ("a:1", [], "cold")
 
 
-def test_higher_score_wins_and_the_loser_is_the_alternate() -> None:
-    """Of two the better is picked, the other one is tried next."""
-    choice = pick(pool(view("a:1", 40.0), view("b:1", 90.0)), NOBODY, none_unseen, random.Random(1))
+@pytest.mark.parametrize(
+    ("fields", "tokens", "wanted"),
+    [
+        ({}, 0, 0.0),
+        ({}, 8000, 1.16),
+        ({"outstanding": 16_000.0}, 0, 2.0),
+        ({"speed": 16_000.0}, 8000, 0.58),
+        ({"in_flight": 25}, 0, 0.1),
+        ({"resident": 16_000}, 0, 0.1),
+        ({"health": 50.0}, 8000, 2.32),
+        ({"health": 0.0}, 8000, 58.0),
+    ],
+)
+def test_cost_is_the_expected_wait_discounted_by_health(
+    fields: dict[str, float], tokens: int, wanted: float
+) -> None:
+    """Work ahead, own work and decoding over the rate, divided by health of at least 2 %."""
+    assert cost(tokens, **fields) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_cost_is_what_the_load_says(told: bool) -> None:
+    """The arithmetic written out in the pick is that of the load."""
+    one = row("a:1")
+    one.load = load(told=told)
+    for number, tokens in enumerate((9000, 50, 20_000)):
+        one.load.open(str(number), tokens, tokens * (1 + tokens / 50_000), NOW - 2.0)
+    assert weigh([one], 700, NOW) == [pytest.approx(one.load.wait(700, NOW))]
+
+
+def test_blocked_target_gets_no_short_prompt() -> None:
+    """Behind a 32K prompt waits nobody while others are cold: N=1,000 picks, seed 1."""
+    blocked = row("blocked:1", outstanding=54_243.0)
+    assert "blocked:1" not in picked(table(blocked, row("b:1"), row("c:1")), 1000)
+
+
+def test_cold_set_ends_100_ms_and_a_quarter_above_the_cheapest() -> None:
+    """Cheapest 1 s: 1.35 s is cold, 1.36 s is not."""
+    pool = table(*(row(f"{each}:1", outstanding=8000.0 * each) for each in (1.0, 1.34, 1.36)))
+    choice = pick(pool, 0)
     assert choice is not None
-    assert (choice.target.target, [each.target for each in choice.alternates]) == ("b:1", ["a:1"])
+    assert list(choice.cold) == [0, 1]
 
 
-def test_equal_targets_share_evenly() -> None:
-    """Four equal targets, 400 picks, seed 1: each gets 25 ± 7 %."""
-    shares = picks(pool(*(view(f"{name}:1") for name in "abcd")), 400)
-    assert all(72 <= shares[f"{name}:1"] <= 128 for name in "abcd")
-
-
-def test_burst_within_one_scrape_does_not_go_to_one_target() -> None:
-    """Two targets one point apart, 400 picks, seed 1: none gets above 70 %."""
-    shares = picks(pool(view("a:1", 100.0), view("b:1", 99.0)), 400)
-    assert max(shares.values()) <= 280
-
-
-def test_sick_target_gets_next_to_nothing() -> None:
-    """A target 40 points behind gets under 10 % of 100 picks within one scrape."""
-    shares = picks(pool(view("a:1", 60.0), view("b:1", 100.0)), 100)
-    assert shares["a:1"] <= 10
-
-
-def test_target_without_score_does_not_look_idle() -> None:
-    """Not knowing counts as 0: the judged one wins."""
-    choice = pick(pool(view("a:1", None), view("b:1", 1.0)), NOBODY, none_unseen, random.Random(1))
+@pytest.mark.parametrize(
+    ("points", "coin", "winner"),
+    [
+        (0.0, 0.49, "a:1"), (0.0, 0.51, "b:1"), (2.0, 0.59, "a:1"), (2.0, 0.61, "b:1"),
+        (10.0, 0.999, "a:1"), (50.0, 0.999, "a:1"), (-2.0, 0.39, "a:1"), (-2.0, 0.41, "b:1"),
+        (-10.0, 0.0, "b:1"),
+    ],
+)  # fmt: skip
+def test_better_one_wins_the_more_surely_the_further_it_is_ahead(
+    points: float, coin: float, winner: str
+) -> None:
+    """With a ahead by d points it wins below 0.5 + d/20; the draws are first, second, coin."""
+    pool = table(row("a:1", health=90.0), row("b:1", health=90.0 - points))
+    choice = pick(pool, 0, given(0.0, 0.0, coin))
     assert choice is not None
-    assert choice.target.target == "b:1"
+    assert choice.row.target == winner
 
 
-def test_excluded_target_is_never_returned() -> None:
-    """A target that was tried is neither picked nor an alternate."""
-    everyone = pool(*(view(f"{name}:1") for name in "abc"))
-    for seed in range(50):
-        choice = pick(everyone, frozenset({"a:1"}), none_unseen, random.Random(seed))
+def test_a_tenth_of_a_second_is_worth_ten_points() -> None:
+    """Cost weighs 100 points a second in the comparison."""
+    pool = table(row("a:1"), row("b:1", outstanding=800.0))
+    choice = pick(pool, 0, given(0.0, 0.0, 0.99))
+    assert choice is not None
+    assert choice.row.target == "a:1"
+
+
+def test_loser_is_the_first_alternate_and_one_of_the_rest_the_second() -> None:
+    """Of four cold ones: drawn 0 and 2, 0 wins, then the second of the two left."""
+    pool = table(*(row(f"{each}:1") for each in "abcd"))
+    choice = pick(pool, 0, given(0.0, 0.5, 0.0, 0.5))
+    assert choice is not None
+    assert choice.row.target == "a:1"
+    assert [each.target for each in choice.alternates] == ["c:1", "d:1"]
+
+
+def test_alternates_are_cold_ones_before_others() -> None:
+    """A blocked target is named last."""
+    pool = table(row("a:1"), row("b:1", outstanding=1e6), row("c:1"))
+    for seed in range(20):
+        choice = pick(pool, 0, seeded(seed))
         assert choice is not None
-        assert "a:1" not in {choice.target.target, *(each.target for each in choice.alternates)}
+        assert [each.target for each in choice.alternates][1] == "b:1"
 
 
-def test_all_excluded_gives_nothing() -> None:
-    """With every target tried there is no answer."""
-    assert pick(pool(view("a:1")), frozenset({"a:1"}), none_unseen, random.Random(1)) is None
-
-
-def test_unreachable_target_is_better_than_none() -> None:
-    """When every eligible target was tried, one that is merely not observed is used."""
-    gone = view("b:1", None, failed(), failed(), failed())
-    choice = pick(pool(view("a:1"), gone), frozenset({"a:1"}), none_unseen, random.Random(1))
+def test_filtered_targets_are_alternates_at_last() -> None:
+    """A target short of KV room is better to retry at than none."""
+    choice = pick(table(row("a:1"), row("full:1", room=0.0)), 100)
     assert choice is not None
-    assert (choice.target.target, choice.panic) == ("b:1", True)
+    assert [each.target for each in choice.alternates] == ["full:1"]
 
 
-def test_panic_uses_the_unobserved_before_the_dead() -> None:
-    """With too few eligible targets those not observed come back, the dead ones do not."""
-    good = view("a:1")
-    lost = view("b:1", None, failed(), failed(), failed())
-    dead = view("c:1", None, REFUSED, REFUSED)
-    candidates, panic = choose_candidates([good, lost, dead], 0.5)
-    assert ([each.target for each in candidates], panic) == (["a:1", "b:1"], True)
+def test_three_choices_let_each_meet_the_best_so_far() -> None:
+    """With d = 3 the best of three far apart always wins in a pool of three."""
+    pool = table(*(row(f"{each}:1", health=float(each)) for each in (60, 75, 90)), choices=3)
+    assert set(picked(pool, 200, 0)) == {"90:1"}
 
 
-def test_all_dead_pool_still_answers() -> None:
-    """The pool is never empty: with everyone dead the dead are offered, marked panic."""
-    dead = [view(f"{name}:1", None, REFUSED, REFUSED) for name in "ab"]
-    choice = pick(pool(*dead), NOBODY, none_unseen, random.Random(1))
+def test_more_choices_than_targets_are_all_of_them() -> None:
+    """A pool smaller than the number of choices is no mistake."""
+    pool = table(row("a:1", health=60.0), row("b:1", health=90.0), choices=9)
+    assert set(picked(pool, 50, 0)) == {"b:1"}
+
+
+def test_all_choices_take_the_lowest_cost() -> None:
+    """``all`` is the argmin, without a draw."""
+    busy = [row(f"{each}:1", outstanding=100.0) for each in "ac"]
+    pool = table(busy[0], row("b:1"), busy[1], choices=0)
+    choice = pick(pool, 0, given(0.9))
     assert choice is not None
-    assert choice.panic
+    assert (choice.row.target, choice.reason) == ("b:1", "all")
 
 
-def test_enough_eligible_targets_are_no_panic() -> None:
-    """Half of the pool eligible is enough: only those are candidates."""
-    candidates, panic = choose_candidates([view("a:1"), view("b:1", None, REFUSED, REFUSED)], 0.5)
-    assert ([each.target for each in candidates], panic) == (["a:1"], False)
+def test_equal_costs_are_drawn() -> None:
+    """Of equally cheap ones none is always first: N=400, seed 1, each 25 ± 7 %."""
+    shares = picked(table(*(row(f"{each}:1") for each in "abcd"), choices=0), 400)
+    assert all(72 <= shares.count(f"{each}:1") <= 128 for each in "abcd")
 
 
-@given(st.integers(2, 40), st.integers(0, 2**32))
-def test_two_draws_are_distinct(size: int, seed: int) -> None:
-    """The two candidates are different targets of the pool."""
-    first, second = two_distinct(size, random.Random(seed))
-    assert first != second
-    assert {first, second} <= set(range(size))
+def test_key_wins_while_its_target_is_cold() -> None:
+    """The same session goes to the same target."""
+    pool = table(*(row(f"t{number}:1") for number in range(20)))
+    assert len(set(picked(pool, 50, key="session-1"))) == 1
 
 
-def test_every_pair_is_as_likely() -> None:
-    """Pairs of four, N=12,000, seed 1: each of the 12 ordered pairs 1000 ± 120."""
-    dice = random.Random(1)
-    pairs = Counter(two_distinct(4, dice) for _ in range(12_000))
-    assert len(pairs) == 12
-    assert all(880 <= count <= 1120 for count in pairs.values())
+def test_key_gives_way_when_its_target_is_not_cold() -> None:
+    """Affinity never builds a hot spot."""
+    pool = table(*(row(f"t{number}:1") for number in range(4)))
+    preferred = pool.preferred("session-1", frozenset())
+    assert preferred is not None
+    preferred.load.see_strangers(1_000_000)
+    assert preferred.target not in picked(pool, 100, key="session-1")
 
 
-@given(st.integers(1, 12), st.integers(0, 2**32), st.sets(st.integers(0, 11)))
-def test_answer_names_distinct_targets(size: int, seed: int, tried: set[int]) -> None:
-    """Target and alternates are distinct, not excluded and of the pool."""
-    everyone = pool(*(view(f"t{index}:1") for index in range(size)))
-    exclude = frozenset(f"t{index}:1" for index in tried)
-    choice = pick(everyone, exclude, none_unseen, random.Random(seed))
-    left = {each.target for each in everyone.targets} - exclude
-    named = names(choice)
+def test_key_of_a_tried_target_moves_on() -> None:
+    """A retry with the same key has one next target, not any."""
+    pool = table(*(row(f"t{number}:1") for number in range(4)))
+    first = picked(pool, 1, key="session-1")[0]
+    second = set(picked(pool, 50, key="session-1", exclude=frozenset({first})))
+    assert len(second) == 1
+    assert first not in second
+
+
+def test_adapter_is_preferred_within_the_cold_set() -> None:
+    """Who runs the adapter gets its requests."""
+    pool = table(row("a:1"), row("b:1", loras=["sql"]), row("c:1"))
+    assert set(picked(pool, 50, lora="sql")) == {"b:1"}
+
+
+def test_adapter_gives_way_when_its_target_is_not_cold() -> None:
+    """Loading an adapter is cheaper than waiting behind a long prompt."""
+    pool = table(row("a:1"), row("b:1", loras=["sql"], outstanding=1e6), row("c:1"))
+    assert "b:1" not in picked(pool, 50, lora="sql")
+
+
+def test_probe_names_the_winner_of_the_rule_as_first_alternate() -> None:
+    """If the probed target fails, the request goes where it would have gone."""
+    choice = pick(table(row("a:1"), row("b:1")))
+    assert choice is not None
+    probe = probing(row("sick:1"), choice)
+    assert (probe.row.target, probe.reason) == ("sick:1", "probe")
+    assert list(probe.alternates) == [choice.row, choice.alternates[0]]
+
+
+FIELDS = st.fixed_dictionaries(
+    {
+        "health": st.floats(0.0, 100.0),
+        "admit": st.sampled_from([0.0, 0.3, 1.0]),
+        "cooling": st.booleans(),
+        "room": st.sampled_from([-1.0, 2000.0, math.inf]),
+        "outstanding": st.floats(0.0, 1e6),
+        "in_flight": st.integers(0, 300),
+        "speed": st.floats(300.0, 1e5),
+        "loras": st.sampled_from([[], ["x"]]),
+    }
+)
+
+
+@hypothesis_given(
+    st.lists(FIELDS, min_size=1, max_size=14),
+    st.sampled_from([0, 2, 3, 20]),
+    st.integers(0, 20_000),
+    st.sets(st.integers(0, 14)),
+    st.sampled_from(["", "k"]),
+    st.sampled_from(["", "x"]),
+    st.integers(0, 2**32),
+)
+def test_every_pick_names_different_targets_that_were_not_tried(
+    targets, choices, tokens, tried, key, lora, seed
+) -> None:
+    """Target and alternates are of the pool, distinct, not excluded; as many as there are."""
+    rows = [row(f"t{number}:1", **fields) for number, fields in enumerate(targets)]
+    out = frozenset(f"t{number}:1" for number in tried)
+    choice = pick(
+        table(*rows, choices=choices), tokens, seeded(seed), exclude=out, key=key, lora=lora
+    )
+    left = {each.target for each in rows} - out
+    named = [] if choice is None else [each.target for each in (choice.row, *choice.alternates)]
     assert len(named) == len(set(named)) == min(len(left), 3)
     assert set(named) <= left
 
 
-def names(choice: Choice | None) -> list[str]:
-    if choice is None:
-        return []
-    return [choice.target.target, *(each.target for each in choice.alternates)]
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_answer_depends_on_nothing_but_its_arguments(seed: int) -> None:
-    """The same pool, picks and dice give the same answer."""
-    everyone = pool(*(view(f"t{index}:1") for index in range(8)))
-    first = pick(everyone, NOBODY, none_unseen, random.Random(seed))
-    assert names(first) == names(pick(everyone, NOBODY, none_unseen, random.Random(seed)))
+@hypothesis_given(st.lists(FIELDS, min_size=1, max_size=14), st.integers(0, 2**32))
+def test_answer_depends_on_nothing_but_its_arguments(targets, seed) -> None:
+    """The same targets, request and draws give the same choice, and no draw is wasted."""
+    rows = [row(f"t{number}:1", **fields) for number, fields in enumerate(targets)]
+    draws = seeded(seed)
+    first = pick(table(*rows), 500, draws)
+    again = pick(table(*rows), 500, given(*draws.taken))
+    assert first is not None
+    assert again is not None
+    assert (first.row, list(first.alternates)) == (again.row, list(again.alternates))

@@ -166,7 +166,7 @@ def test_failure_told_in_two_ways_counts_once() -> None:
     finished: SeriesKey = ("request_success", (("finished_reason", "error"),))
     delta.advance(Outcomes(failures=({FAILED: 0.0}, {finished: 0.0})))
     after = Outcomes(failures=({FAILED: 2.0}, {finished: 3.0}), successes={SUCCEEDED: 5.0})
-    assert delta.advance(after) == (3.0, 5.0)
+    assert delta.advance(after) == (3.0, 5.0, 0.0)
 
 
 def test_refusal_under_load_is_no_failure() -> None:

@@ -17,8 +17,10 @@ from exporters.catalogue import METRICS, Type
 from exporters.prometheus import Inputs, accepts_gzip, build_exposition
 from scorer.core.vocabulary import ScrapeFailure, State
 from scorer.daemon_stats import DaemonStats
+from scorer.discovered import Mechanism
 from scorer.inflight import InFlight
 from scorer.pick_stats import PickFailure, PickStats
+from scorer.sources.discovery.stats import SdStats
 from tests.http.builders import (
     NOW,
     WALL,
@@ -30,6 +32,7 @@ from tests.http.builders import (
     unscored,
 )
 
+FILES, WEB = ("chat", Mechanism.FILE), ("chat", Mechanism.HTTP)
 GOLDEN = Path(__file__).parent / "golden.prom"
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 
@@ -44,6 +47,10 @@ def inputs(*pools, **changes):
     picks.record("chat", 0.00003)
     picks.record("", 0.00002, PickFailure.UNKNOWN_POOL)
     inflight.opened("chat", "10.0.0.7:8000")
+    sd = SdStats()
+    sd.keep([(FILES, 0), (WEB, 1)])
+    sd.refreshed(FILES, 0, targets=3, at=NOW - 4.0)
+    sd.refreshed(WEB, 1, targets=0, at=NOW - 3.0, failures=1)
     fields = {
         "snapshot": lambda: snapshot(*pools),
         "inflight": inflight,
@@ -52,6 +59,7 @@ def inputs(*pools, **changes):
         "version": "0.1.0",
         "revision": "abc1234",
         "clocks": frozen_clocks(),
+        "sd": sd,
     }
     return Inputs(**(fields | changes))
 

@@ -61,7 +61,10 @@ def test_target_shape():
             "kv_cache": {"value": 0.63, "age": 0.5, "source": "engine"},
         },
         "running": 7.0,
+        "in_flight": 0,
+        "expected_wait": None,
         "picks": 0,
+        "probes": 0,
         "restarts": 1,
         "last_scrape": {
             "ok": True, "age": 0.5, "duration": 0.012, "reason": None, "detail": "",

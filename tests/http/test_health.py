@@ -4,6 +4,7 @@ import pytest
 
 from scorer.http.app import create_flask
 from scorer.http.asgi import build_asgi
+from scorer.http.pick import PickEndpoint
 from tests.http.builders import chat, ports
 from tests.http.harness import call
 
@@ -11,7 +12,7 @@ from tests.http.harness import call
 def request(path, method="GET", query=b"", **changes):
     """Return the reply of the whole application."""
     given = ports(chat(2), **changes)
-    return call(build_asgi(given, create_flask(given)), path, query, method)
+    return call(build_asgi(given, create_flask(given), PickEndpoint(given)), path, query, method)
 
 
 def test_healthy_while_the_loop_runs():

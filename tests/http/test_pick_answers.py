@@ -16,8 +16,8 @@ VND = (b"accept", b"application/vnd.scorer.headers")
 class First:
     """Dice that always show the lowest number."""
 
-    def randrange(self, _stop, /):
-        return 0
+    def random(self):
+        return 0.0
 
 
 def pick(*pools, query=b"", path="/pick", method="GET", headers=(), **changes):

@@ -2,13 +2,16 @@
 
 import pytest
 
-from scorer.http.parameters import Format, PickRequest, Refused, accepted, parse
-from tests.http.harness import http_scope
+from scorer.core.prompts import MOST_TOKENS
+from scorer.core.sample import Ask
+from scorer.http.parameters import Format, PickRequest, Refused, accepted, understood
+
+TRIED = frozenset({"a:1", "b:2"})
 
 
 def asked(query=b"", headers=(), path="/pick"):
     """Return what a request asks for."""
-    return parse(http_scope(path, query, headers=headers))
+    return understood(query, headers, bare=path == "/pick")
 
 
 def refusal(query):
@@ -21,14 +24,13 @@ def refusal(query):
 
 def test_no_parameter_asks_for_anything():
     """A bare request asks for any target, as JSON."""
-    assert asked() == PickRequest("", "", frozenset(), Format.JSON)
+    assert asked() == PickRequest("", "", Format.JSON, Ask())
 
 
 def test_query_parameters():
     """Every parameter that decides is read from the query."""
-    assert asked(b"model=m&pool=p&exclude=a:1,b:2&format=text") == PickRequest(
-        "m", "p", frozenset({"a:1", "b:2"}), Format.TEXT
-    )
+    query = b"model=m&pool=p&exclude=a:1,b:2&format=text&prompt_tokens=9&key=k&lora=l"
+    assert asked(query) == PickRequest("m", "p", Format.TEXT, Ask(9, TRIED, "k", "l"))
 
 
 def test_header_parameters():
@@ -38,20 +40,23 @@ def test_header_parameters():
         (b"x-scorer-pool", b"p"),
         (b"x-scorer-exclude", b"a:1, b:2"),
         (b"x-scorer-format", b"text"),
+        (b"x-scorer-prompt-tokens", b"9"),
+        (b"x-scorer-key", b"k"),
+        (b"x-scorer-lora", b"l"),
     ]
-    assert asked(headers=headers) == PickRequest("m", "p", frozenset({"a:1", "b:2"}), Format.TEXT)
+    assert asked(headers=headers) == PickRequest("m", "p", Format.TEXT, Ask(9, TRIED, "k", "l"))
 
 
 def test_escapes_are_decoded():
     """A percent escape, a plus and UTF-8 mean what they mean in any query."""
     assert asked(b"model=org%2Fllama+%C3%A9&exclude=%5B%3A%3A1%5D%3A8000") == PickRequest(
-        "org/llama é", "", frozenset({"[::1]:8000"})
+        "org/llama é", ask=Ask(exclude=frozenset({"[::1]:8000"}))
     )
 
 
 def test_raw_brackets_are_understood():
     """An IPv6 target may stand in the query as it is."""
-    assert asked(b"exclude=[::1]:8000").exclude == {"[::1]:8000"}
+    assert asked(b"exclude=[::1]:8000").ask.exclude == {"[::1]:8000"}
 
 
 @pytest.mark.parametrize("query", [b"pool=a&pool=b", b"pool=a&pool=b&x=%20", b"pool=&pool=a"])
@@ -90,21 +95,29 @@ def test_prompt_length_must_be_a_count(name, value):
     assert message == f'{name}: must be a non-negative integer, got "{value}"'
 
 
-@pytest.mark.parametrize("value", ["0", "32768", "9" * 5000])
-def test_prompt_length_of_any_size_is_accepted(value):
-    """Any whole number is a length."""
-    assert asked(f"prompt_tokens={value}&prompt_bytes={value}".encode()) == PickRequest()
+@pytest.mark.parametrize(
+    ("query", "tokens"),
+    [
+        (b"prompt_tokens=32768", 32768),
+        (b"prompt_bytes=4096", 1024),
+        (b"prompt_bytes=1", 1),
+        (b"prompt_tokens=7&prompt_bytes=4096", 7),
+        (b"prompt_tokens=0&prompt_bytes=4096", 1024),
+        (b"prompt_tokens=0", None),
+        (b"prompt_tokens=00012", 12),
+        (b"prompt_tokens=" + b"0" * 40 + b"12", 12),
+        (b"prompt_tokens=" + b"9" * 5000, MOST_TOKENS),
+    ],
+)
+def test_prompt_length(query, tokens):
+    """Tokens win over bytes, of which a quarter counts; 0 is not known; size is bounded."""
+    assert asked(query).ask.tokens == tokens
 
 
 def test_prompt_length_in_a_header_is_checked():
     """A header is held to the same rule as the query."""
     result = asked(headers=[(b"x-scorer-prompt-tokens", b"many")])
     assert isinstance(result, Refused)
-
-
-def test_key_and_lora_are_accepted():
-    """Hints never refuse a request."""
-    assert asked(b"key=session-1&lora=adapter") == PickRequest()
 
 
 def test_unknown_format_is_named():

@@ -11,6 +11,8 @@ import uvicorn
 
 from scorer.http.app import create_flask
 from scorer.http.asgi import WORKERS, build_asgi
+from scorer.http.pick import PickEndpoint
+from scorer.http.protocol import connections_for
 from tests.http.builders import chat, ports
 
 pytestmark = pytest.mark.system
@@ -23,9 +25,10 @@ PAGE = b"x" * 8_000_000
 def served(**changes):
     """Serve the interface on a free port of loopback and yield the port."""
     given = ports(chat(3), **changes)
+    endpoint = PickEndpoint(given)
     config = uvicorn.Config(
-        build_asgi(given, create_flask(given)), http="httptools", ws="none", lifespan="off",
-        log_config=None, access_log=False,
+        build_asgi(given, create_flask(given), endpoint), http=connections_for(endpoint),
+        ws="none", lifespan="off", log_config=None, access_log=False,
     )  # fmt: skip
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as sock:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from scorer.core.samples import Page, ScrapeFailed
-from scorer.sources.mapping import read_page
-from scorer.sources.schema import load_mappings
+from scorer.mappings.shipped import engine_mappings
+from scorer.sources.mapping import PageReader
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -75,9 +75,14 @@ class RawServer:
         self._start(self._accept)
 
     @property
+    def site(self) -> str:
+        """Scheme, host and port."""
+        return f"http{'s' if self._context else ''}://127.0.0.1:{self.port}"
+
+    @property
     def url(self) -> str:
         """Where the page is."""
-        return f"http{'s' if self._context else ''}://127.0.0.1:{self.port}/metrics"
+        return f"{self.site}/metrics"
 
     def _start(self, target: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=target, args=args, daemon=True)
@@ -163,7 +168,7 @@ def read() -> Callable[..., Page | ScrapeFailed]:
     def read(body: bytes | str, models: tuple[str, ...] = (), **given: object):
         body = body.encode() if isinstance(body, str) else body
         options = {"content_type": "text/plain", "complete": True} | given
-        return read_page(body, mappings=load_mappings(), models=models, **options)
+        return PageReader(engine_mappings(), models).read(body, **options)
 
     return read
 

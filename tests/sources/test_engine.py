@@ -7,6 +7,7 @@ import pytest
 from scorer.core.samples import Reading, ScrapeFailed
 from scorer.core.vocabulary import ScrapeFailure
 from scorer.sources.engine import EngineSource
+from scorer.sources.places import ScrapeTarget
 
 PAGE = b'vllm:num_requests_running{engine="0",model_name="llama"} 3\n'
 
@@ -16,7 +17,7 @@ def scrape(serve):
     """Return a function that scrapes a server with the given answers ``times`` times."""
 
     def scrape(*answers, times: int = 1, models: tuple[str, ...] = ()):
-        source = EngineSource(serve(*answers).url, 5.0, models)
+        source = EngineSource(ScrapeTarget(serve(*answers).site, 5.0, "/metrics", models=models))
         got = [source.scrape() for _ in range(times)]
         source.close()
         return got
@@ -53,9 +54,9 @@ def test_page_cut_by_a_closed_connection_is_not_applied(scrape, answer):
 
 def test_unexpected_exception_is_a_failed_scrape_logged_once(caplog):
     """A mistake of ours does not stop the schedule, and does not fill the log."""
-    source = EngineSource("http://127.0.0.1:1/metrics", 1.0, ())
+    source = EngineSource(ScrapeTarget("http://127.0.0.1:1", 1.0, "/metrics"))
     source.close()
-    source._fetcher = None
+    source.place._fetcher = None
     with caplog.at_level(logging.ERROR):
         got = [source.scrape(), source.scrape()]
     assert {failed.reason for failed in got} == {ScrapeFailure.PARSE}

@@ -258,6 +258,7 @@ def test_plain_port_is_no_tls_port(serve, fetch, answer):
 
 def test_responses_can_stand_in_for_a_server(fetch):
     """The transport is an ordinary requests adapter."""
-    with responses.RequestsMock() as mock:
+    transport = "scorer.sources.deadline.DeadlineAdapter.send"
+    with responses.RequestsMock(target=transport) as mock:
         mock.get("http://engine:8000/metrics", body=PAGE, content_type="text/plain")
         assert fetch("http://engine:8000/metrics").body == PAGE

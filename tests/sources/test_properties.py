@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorer.core.samples import Page, ScrapeFailed
-from scorer.sources.mapping import read_page
-from scorer.sources.schema import load_mappings
+from scorer.mappings.shipped import engine_mappings
+from scorer.sources.mapping import PageReader
 
-MAPPINGS = load_mappings()
+MAPPINGS = engine_mappings()
 FAMILIES = sorted(frozenset().union(*(mapping.names for mapping in MAPPINGS)))
 KINDS = ("", "text/plain; version=0.0.4", "application/openmetrics-text; version=1.0.0")
 
@@ -30,7 +30,7 @@ pages = st.lists(st.one_of(lines, st.text())).map("\n".join).map(str.encode)
 )
 def test_no_body_makes_reading_raise(body, kind, complete, models):
     """Every body is a page or a failure with a reason."""
-    got = read_page(body, kind, complete, MAPPINGS, models)
+    got = PageReader(MAPPINGS, models).read(body, kind, complete=complete)
     assert isinstance(got, Page | ScrapeFailed)
 
 
@@ -42,7 +42,7 @@ def test_gauges_are_their_values_or_missing(value, other):
         f'vllm:num_requests_waiting{{engine="0"}} {value!r}\n'
         f'vllm:num_requests_waiting{{engine="1"}} {other!r}\n'
     )
-    samples = read_page(page.encode(), "", True, MAPPINGS).samples
+    samples = PageReader(MAPPINGS).read(page.encode(), "", complete=True).samples
     for reading in (samples.kv_cache, samples.waiting):
         assert (reading.value is None) == (reading.gap is not None)
     if samples.kv_cache.value is not None:

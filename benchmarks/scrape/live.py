@@ -1,0 +1,86 @@
+"""What scraping costs the whole daemon: CPU, lateness, and the picks beside it."""
+
+import http.client
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.pick.measure import Target, cpu_used, get, scrapes_done
+
+PICKS = 100
+"""Picks a second, one at a time on a kept connection."""
+LATE = 2.0
+"""Intervals without a good scrape after which a target's scrape is late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One run: ``targets`` scraped every ``interval`` seconds, 0 for practically never.
+
+    ``cpu`` is the daemon's share of a core, ``scrapes`` a second were done, ``missed``
+    were skipped; ``oldest`` is the greatest age of a page in seconds, and ``late`` how many
+    looks at targets found one older than two intervals. Pick latencies in milliseconds.
+    """
+
+    targets: int
+    interval: float
+    cpu: float
+    scrapes: float
+    missed: float
+    oldest: float
+    late: int
+    pick_p50: float
+    pick_p99: float
+
+
+def measure(target: Target, size: int, interval: float, seconds: float) -> Load:
+    """Watch a daemon that scrapes ``size`` targets for ``seconds``."""
+    missed, scrapes, cpu = missed_so_far(target), scrapes_done(target), cpu_used(target.pid)
+    began = time.monotonic()
+    latencies = list(picks(target, seconds))
+    took = time.monotonic() - began
+    cpu = cpu_used(target.pid) - cpu
+    # Asked after the CPU was read: to tell of a thousand targets costs something too.
+    done, lost = scrapes_done(target) - scrapes, missed_so_far(target) - missed
+    ages = ages_of(target)
+    return Load(
+        targets=size,
+        interval=interval,
+        cpu=cpu / took,
+        scrapes=done / took,
+        missed=lost,
+        oldest=max(ages, default=0.0),
+        late=sum(age > LATE * interval for age in ages) if interval else 0,
+        pick_p50=statistics.median(latencies),
+        pick_p99=statistics.quantiles(latencies, n=100)[98],
+    )
+
+
+def picks(target: Target, seconds: float) -> Iterator[float]:
+    """Pick at a steady rate for ``seconds`` and yield each latency in milliseconds."""
+    connection = http.client.HTTPConnection("127.0.0.1", target.port, timeout=5)
+    began = time.monotonic()
+    for number in range(int(seconds * PICKS)):
+        time.sleep(max(0.0, began + number / PICKS - time.monotonic()))
+        asked = time.perf_counter()
+        connection.request("GET", "/pick?format=text")
+        connection.getresponse().read()
+        yield (time.perf_counter() - asked) * 1e3
+    connection.close()
+
+
+def missed_so_far(target: Target) -> float:
+    """Return how many scrapes the daemon has skipped."""
+    name = "scorer_scrapes_missed_total"
+    _, body = get(target, f"/metrics?name[]={name}")
+    lines = [line for line in body.decode().splitlines() if line.startswith(name)]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+def ages_of(target: Target) -> list[float]:
+    """Return the seconds since the last scrape of each target ended."""
+    _, body = get(target, "/api/v1/targets")
+    scrapes = [row["last_scrape"] for row in json.loads(body)["data"]]
+    return [scrape["age"] for scrape in scrapes if scrape is not None]

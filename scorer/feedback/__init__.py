@@ -1,0 +1,199 @@
+"""Feedback: outcomes of requests, told by gateways, for the targets that served them.
+
+An item is checked, its targets found, its outcome classified and left in the inbox of the
+target's pool, where the next judgement takes it; its lease is released at once. All of it
+runs on the event loop. Nothing that is sent creates a target, a pool or a series, and
+what waits to be applied is bounded.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from scorer.clocks import Clocks
+from scorer.config.feedback import FeedbackConfig
+from scorer.core.classify import Classifier
+from scorer.core.outcome import Outcome, OutcomeClass
+from scorer.feedback.fields import ItemError
+from scorer.feedback.item import Event, Item, read_item
+from scorer.feedback.judging import REFUSED_FROM, Judge
+from scorer.feedback.places import Place, Places, Try
+from scorer.feedback.stats import FeedbackStats, Rejection
+from scorer.feedback.trust import Trust
+from scorer.inflight import InFlight, LeaseRef
+from scorer.registry import Registry
+
+__all__ = ["Feedback", "Refused", "Taken", "Told"]
+
+MOST_WAITING = 100_000
+"""Outcomes and scrapes that may wait in a pool's inbox; beyond, feedback is refused."""
+REMEMBERED = 8192
+"""Picks whose end is remembered, so that a repeated report counts once."""
+SHOWN = 60
+AT_FAULT = (OutcomeClass.ENGINE_FAULT, OutcomeClass.ENGINE_SATURATED)
+
+
+class Told(NamedTuple):
+    """One outcome as it was taken: whose, its class, and the rule that decided."""
+
+    target: str
+    outcome: OutcomeClass
+    reason: str
+
+
+class Taken(NamedTuple):
+    """An accepted item; ``told`` has one outcome per attempt and pool, none for an orphan."""
+
+    told: tuple[Told, ...] = ()
+
+
+class Refused(NamedTuple):
+    """An item that was not accepted: why, and in words."""
+
+    reason: Rejection
+    message: str
+
+
+class Feedback:
+    """Takes feedback items for the targets of a registry."""
+
+    def __init__(self, registry: Registry, inflight: InFlight, clocks: Clocks) -> None:
+        """Deliver to the pools of ``registry`` and release leases of ``inflight``."""
+        self.stats = FeedbackStats()
+        self._registry = registry
+        self._inflight = inflight
+        self._clocks = clocks
+        self._places = Places(registry, inflight)
+        self._ended: dict[str, str] = {}
+        self.use(FeedbackConfig())
+
+    def use(self, config: FeedbackConfig) -> None:
+        """Take the rules and the token file of a configuration."""
+        classify = Classifier(config.own_rules())
+        self._judge = Judge(classify, lambda: self._registry.snapshot, self._clocks)
+        self.trust = Trust(config.token_file, self._clocks.monotonic)
+
+    def take(self, raw: object, *, dry_run: bool = False, logged: bool = False) -> Taken | Refused:
+        """Apply one decoded item; ``dry_run`` classifies it and changes nothing.
+
+        ``logged``: the item is a proxy's log record, whose targets are those it asked.
+        """
+        taken = self._take(raw, dry_run=dry_run, logged=logged)
+        if isinstance(taken, Rejection):
+            reason, taken = taken, Taken()
+        elif isinstance(taken, Refused):
+            reason = taken.reason
+        else:
+            return taken
+        if not dry_run:
+            self.stats.reject(reason)
+        return taken
+
+    def _take(self, raw: object, *, dry_run: bool, logged: bool) -> Taken | Refused | Rejection:
+        """Return what came of an item; a bare reason for one that there is nothing to do for."""
+        try:
+            item = read_item(raw, logged=logged)
+        except ItemError as error:
+            return Refused(Rejection.MALFORMED, str(error))
+        if item.pool and not self._places.knows_pool(item.pool):
+            message = f"pool: must be a configured pool, got {item.pool[:SHOWN]}"
+            return Refused(Rejection.UNKNOWN_POOL, message)
+        lease = self._inflight.find(item.pick_id) if item.pick_id else None
+        if lease is None and self._is_repeated(item):
+            return Rejection.DUPLICATE
+        tries = self._tries(item, lease)
+        if not isinstance(tries, list):
+            return tries
+        now = self._clocks.monotonic()
+        if item.event is Event.FIRST_TOKEN:
+            return self._first_token(item, tries[-1], lease, now, dry_run=dry_run)
+        return self._done(item, tries, lease, now, dry_run=dry_run)
+
+    def _tries(self, item: Item, lease: LeaseRef | None) -> list[Try] | Refused | Rejection:
+        """Return where each attempt went, or why the item cannot be applied."""
+        tries = []
+        for attempt in item.attempts:
+            name, found = self._places.find(item, attempt, lease)
+            if not name:
+                return Rejection.ORPHAN
+            if not found.places:
+                message = f"target: must be a known target, got {name[:SHOWN]}"
+                return Refused(Rejection.UNKNOWN_TARGET, message)
+            if max([len(place.pool.inbox) for place in found.places]) >= MOST_WAITING:
+                message = "too much feedback is waiting to be applied"
+                return Refused(Rejection.OVERFLOW, message)
+            tries.append(found)
+        return tries
+
+    def _is_repeated(self, item: Item) -> bool:
+        """Whether the end of this pick at this target was told before."""
+        ended = self._ended.get(item.pick_id) if item.pick_id else None
+        return ended is not None and item.attempts[-1].target in (None, ended)
+
+    def _first_token(
+        self, item: Item, found: Try, lease: LeaseRef | None, now: float, *, dry_run: bool
+    ) -> Taken:
+        """Note a first token: it teaches the time to it, and is no outcome by itself."""
+        told = Taken(
+            tuple(Told(place.target, OutcomeClass.SUCCESS, item.event) for place in found.places)
+        )
+        if dry_run:
+            return told
+        if lease is not None:
+            self._inflight.first_token(item.pick_id, now)
+        status = found.attempt.status
+        known = lease is not None and lease.first_token_at is not None
+        if item.ttft is None or known or (status is not None and status >= REFUSED_FROM):
+            return told
+        outcome = Outcome(
+            OutcomeClass.SUCCESS,
+            item.event,
+            now,
+            picked_at=lease.opened_at if lease else None,
+            weight=0.0,
+            ttft=item.ttft,
+            prompt_tokens=item.prompt_tokens or (lease.tokens if lease else None),
+            had_first_token=True,
+        )
+        for place in found.places:
+            place.pool.inbox.append((place.health, outcome))
+        return told
+
+    def _done(
+        self,
+        item: Item,
+        tries: Sequence[Try],
+        lease: LeaseRef | None,
+        now: float,
+        *,
+        dry_run: bool,
+    ) -> Taken:
+        judge, told = self._judge, []
+        for attempt, places in tries[:-1]:
+            for place in places:
+                outcome = judge.earlier(item, attempt, place, lease, now)
+                told.append(self._deliver(place, outcome, dry_run=dry_run))
+        last = [(place, judge.last(item, place, lease, now)) for place in tries[-1].places]
+        told += [self._deliver(place, outcome, dry_run=dry_run) for place, outcome in last]
+        if lease is not None and not dry_run:
+            self._release(item, tries, lease, last[-1][1])
+        return Taken(tuple(told))
+
+    def _deliver(self, place: Place, outcome: Outcome, *, dry_run: bool) -> Told:
+        identity = place.health.id
+        if not dry_run:
+            place.pool.inbox.append((place.health, outcome))
+            self.stats.count(identity.pool, identity.target, outcome.outcome)
+        return Told(identity.target, outcome.outcome, outcome.reason)
+
+    def _release(self, item: Item, tries: Sequence[Try], lease: LeaseRef, outcome: Outcome) -> None:
+        """Move the lease along the attempts, and close it where the last one went."""
+        at, now = lease.target, outcome.at
+        for each in tries:
+            if each.target != at:
+                self._inflight.move(item.pick_id, each.target, now)
+                at = each.target
+        fault = outcome.outcome in AT_FAULT
+        self._inflight.done(item.pick_id, now, fault=fault, ttft=outcome.ttft)
+        if len(self._ended) >= REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+        self._ended[item.pick_id] = at

@@ -1,0 +1,83 @@
+"""A short way for ``POST /feedback``, beside the one for picks.
+
+Every request causes a pick and a report of its end, so both are spared what an ASGI
+server spends on a request. A body that is announced to be short is collected and
+answered where it ends, in one write; anything else goes to uvicorn as if it had never
+been looked at.
+"""
+
+from scorer.http.answers import Answer
+from scorer.http.feedback import FeedbackEndpoint, Reply
+from scorer.http.pick import PickEndpoint
+from scorer.http.protocol import Connection, connections_for
+
+PATH = b"/feedback"
+SHORT = 65_536
+"""Bytes of a body that is collected here."""
+JSON_LINES = b"content-type: application/json\r\ncontent-length: %d\r\n"
+
+
+class FeedbackConnection(Connection):
+    """One connection; ``body`` collects the body of a short report, None outside of one."""
+
+    reports: FeedbackEndpoint
+    body: bytearray | None = None
+
+    def on_message_begin(self) -> None:
+        """Start a request."""
+        self.body = None
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Begin to collect a short report; leave what else there is to the others."""
+        if self.direct or not self._is_short_report():
+            super().on_headers_complete()
+            return
+        self.head = None
+        self.body = bytearray()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        if self.body is None:
+            super().on_body(body)
+        else:
+            self.body += body
+
+    def on_message_complete(self) -> None:
+        """Answer a report that is whole."""
+        if self.body is None:
+            super().on_message_complete()
+            return
+        body, self.body = bytes(self.body), None
+        query = self.url.partition(b"?")[2]
+        reply = self.reports.at_once(self.headers, self.client, query, body)
+        if reply is None:
+            self._hand_over()
+            super().on_body(body)
+            super().on_message_complete()
+            return
+        self.mid_request = False
+        self._send(answer_of(reply))
+
+    def _is_short_report(self) -> bool:
+        """Whether the request is a report with a short body that can be answered here."""
+        if self.url != PATH and not self.url.startswith(PATH + b"?"):
+            return False
+        busy = self.flow.write_paused or not getattr(self.cycle, "response_complete", True)
+        if busy or self.expect_100_continue or self.parser.get_method() != b"POST":
+            return False
+        length = next((value for name, value in self.headers if name == b"content-length"), b"")
+        return length.isdigit() and len(length) < 6 and int(length) <= SHORT
+
+
+def answer_of(reply: Reply) -> Answer:
+    """Return a reply as the bytes that go over the wire."""
+    lines = b"".join(b"%b: %b\r\n" % header for header in reply.headers)
+    return Answer(reply.status, JSON_LINES % len(reply.body) + lines, reply.body, "")
+
+
+def connections_with(picks: PickEndpoint, reports: FeedbackEndpoint) -> type[FeedbackConnection]:
+    """Return the protocol class whose connections are answered by these endpoints."""
+    return type(
+        "ShortConnection", (FeedbackConnection, connections_for(picks)), {"reports": reports}
+    )
