@@ -69,8 +69,8 @@ def _heard(health: TargetHealth, outcome: Outcome) -> None:
 def _success(health: TargetHealth, outcome: Outcome, around: Circumstances) -> None:
     now = outcome.at
     health.success_at = now
-    health.outcomes.of(Source.FEEDBACK).add(0.0, 1.0, now)
-    health.failing.succeeded(1.0, now, picked_at=outcome.picked_at)
+    health.outcomes.of(Source.FEEDBACK).add(0.0, outcome.weight, now)
+    health.failing.succeeded(outcome.weight, now, picked_at=outcome.picked_at)
     health.serves(now)
     if outcome.ttft is not None:
         health.observe(Source.FEEDBACK, outcome.ttft * around.scale, 1.0, now, around.prior)

@@ -33,11 +33,11 @@ class Outcome(NamedTuple):
     """One outcome of one target. Times are monotonic seconds, durations seconds.
 
     ``reason`` is the name of the rule that decided. ``picked_at`` is when the request
-    was picked, None without a lease. ``weight`` is the share 0-1 of a failure that it
-    counts as. ``ttft`` is set for successes only; ``duration`` of a ``client_abort`` is
-    a lower bound of the time to first token unless ``had_first_token``. ``retry_after``
-    counts from ``at``. ``waiting`` (requests) and ``kv_cache`` (ratio 0-1) are what the
-    engine said of itself with the answer.
+    was picked, None without a lease. ``weight`` is the share 0-1 of a success or
+    failure that it counts as. ``ttft`` is set for successes only; ``duration`` of a
+    ``client_abort`` is a lower bound of the time to first token unless
+    ``had_first_token``. ``retry_after`` counts from ``at``. ``waiting`` (requests) and
+    ``kv_cache`` (ratio 0-1) are what the engine said of itself with the answer.
     """
 
     outcome: OutcomeClass

@@ -95,6 +95,7 @@ class Stage:
         )  # fmt: skip
         assert fakes.stderr is not None
         assert "ready" in fakes.stderr.readline()
+        self._engines_began = time.monotonic()
         try:
             self._watch(seconds)
         finally:
@@ -141,6 +142,10 @@ class Stage:
     def now(self) -> float:
         """Seconds since the scripts began."""
         return time.monotonic() - self.began
+
+    def engines_at(self, second: float) -> float:
+        """Return when, since the scripts began, the engines were at ``second`` of theirs."""
+        return second + self._engines_began - self.began
 
     def until(self, at: float) -> None:
         """Wait for second ``at``."""
