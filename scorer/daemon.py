@@ -5,6 +5,7 @@ parse; scoring threads judge pools and publish snapshots. They meet in a pool's 
 and in the published snapshot only.
 """
 
+import math
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from scorer.config import Config, load_config
 from scorer.config.errors import ConfigError
 from scorer.config.http_client import unverified
 from scorer.config.pool import PoolConfig
-from scorer.core.health import TargetHealth, TargetId
+from scorer.core.health import FALL, TargetHealth, TargetId
 from scorer.core.samples import Scrape
 from scorer.cycle import Cycle
 from scorer.daemon_stats import DaemonStats
@@ -47,6 +48,8 @@ TICK = 0.5
 """Seconds between two judgements of a pool; less when it is scraped more often."""
 LARGE_POOL, LARGE_TICK = 250, 1.0
 """From this many targets on a judgement takes long enough to be made once a second."""
+PATIENCE = 10.0
+"""Seconds without the end of a scrape, at least, after which a target counts as unseen."""
 READY_GRACE = 10.0
 """Seconds after the start for which a pool that is not scored holds readiness back."""
 
@@ -285,6 +288,7 @@ class Daemon:
                 continue
             self.inflight.start_rate(config.name, found.address.name, found.capacity)
             if config.source != "scrape":
+                health.patience = math.inf  # one job asks for all, and always comes to an end
                 continue
             target = ScrapeTarget(
                 site=found.metrics_site(),
@@ -328,6 +332,7 @@ class Daemon:
     def _every(
         self, name: str, interval: float, source: EngineSource, pool: Pool, health: TargetHealth
     ) -> None:
+        health.patience = max(PATIENCE, FALL * interval + source.patience)
         self.scheduler.every(
             name,
             interval,

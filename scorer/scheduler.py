@@ -23,8 +23,9 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 logger = structlog.stdlib.get_logger(__name__)
 
-SCRAPE_THREADS = 256
-"""Bound of the scrape threads; they are started only as scrapes really overlap."""
+SCRAPE_THREADS = 1024
+"""Bound of the scrape threads, started only as scrapes really overlap: as many as there
+are targets in a large fleet, because all of them may hang at once."""
 SCORE_THREADS = 2
 WATCH_EVERY = 0.5
 """Seconds between two looks of the watchdog."""

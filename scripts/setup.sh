@@ -4,6 +4,7 @@
 #   scripts/setup.sh run     virtual environment with what ships
 #   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server, cc
 #   scripts/setup.sh bench   … and wrk
+#   scripts/setup.sh plot    … and what draws plots
 #
 # Debian 12 or 13, as root or with sudo. PYTHON names the interpreter (default python3).
 set -euo pipefail
@@ -127,5 +128,10 @@ case ${1:-} in
         need wrk wrk
         need taskset util-linux
         ;;
-    *) die "usage: scripts/setup.sh run|test|bench" ;;
+    plot)
+        need_packages "[dev]"
+        $VENV/bin/python -c 'import matplotlib' 2>/dev/null || quietly "installing matplotlib" \
+            $VENV/bin/pip install --quiet --disable-pip-version-check --editable ".[plot]"
+        ;;
+    *) die "usage: scripts/setup.sh run|test|bench|plot" ;;
 esac

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 
 if TYPE_CHECKING:
-    from replay import Point
+    from benchmarks.replay.replay import Point
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -43,7 +43,7 @@ def _column(axes: "Sequence[plt.Axes]", points: "Sequence[Point]", name: str) ->
     times = [point.at for point in points]
     _states(score, points)
     score.plot(times, [point.view.score for point in points], color="#1a1a1a", linewidth=1.8)
-    score.set(title=name, ylabel="score", ylim=(0, 104))
+    score.set(title=name, ylabel="score", ylim=(0, 118), yticks=range(0, 101, 20))
     for label, axis, signal in (("waiting", waiting, "queue"), ("kv cache", kv_cache, "kv_cache")):
         values = [point.view.signals[signal].value for point in points]
         axis.step(times, values, where="post", color="#495057")
@@ -66,7 +66,7 @@ def _states(axis: "plt.Axes", points: "Sequence[Point]") -> None:
 
 
 def _phases(axes: "Sequence[plt.Axes]", points: "Sequence[Point]") -> None:
-    heights = cycle((101, 96))
+    heights = cycle((116, 109))
     for phase, run in groupby(points, key=lambda point: point.phase):
         began = next(iter(run)).at
         for axis in axes:

@@ -1,6 +1,6 @@
 """Recorded scrapes through the shipped code, on a virtual clock.
 
-    python benchmarks/replay/replay.py
+    make replay
 
 Reads captures of real engines in tests/data/replay, feeds them through the mapping,
 the registry and the cycle that the daemon runs, and writes a plot of each to
@@ -141,7 +141,7 @@ def captures() -> dict[str, tuple[list[Event], tuple[str, ...]]]:
 
 def main() -> int:
     """Replay every capture, print what happened and write the plots."""
-    from plot import plot  # noqa: PLC0415 - matplotlib is only needed to draw
+    from benchmarks.replay.plot import plot  # noqa: PLC0415 - matplotlib is only needed to draw
 
     for name, (events, targets) in captures().items():
         points = replay(events, targets)

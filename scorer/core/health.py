@@ -6,6 +6,7 @@ failures, so the last values stay until the target is called unreachable. What t
 memory means, the score and the state, is decided in :mod:`scorer.core.judge`.
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -32,6 +33,8 @@ KEPT_TRANSITIONS = 20
 KEPT_ERRORS = 10
 LIFE_AT_LEAST, LIFE_AT_MOST, LIFE_GAPS = 10.0, 120.0, 3.0
 """Feedback is a sign of life for this many seconds, or this many mean gaps between outcomes."""
+LONGEST_LOOK = 3.0
+"""Seconds between two looks that count at most: a daemon that stood still saw nothing."""
 LOADING_FOR = 10.0
 """Seconds after which a target that said it was loading is asked again."""
 
@@ -71,7 +74,8 @@ class TargetHealth:
     damped score of the last judgement, None before the first. ``drain`` is an operator's
     decision to take it out; ``leaving`` is whether discovery says that it goes away.
     ``vouched`` is whether picks could return it before the daemon was restarted, None
-    when nothing is known of that time.
+    when nothing is known of that time. ``patience`` is the seconds without the end of any
+    scrape after which it is unreachable.
     """
 
     id: TargetId
@@ -101,6 +105,7 @@ class TargetHealth:
     drain: Override | None = None
     leaving: bool = False
     vouched: bool | None = None
+    patience: float = math.inf
 
     score: float | None = None
     judged_at: float | None = None
@@ -111,6 +116,8 @@ class TargetHealth:
     transitions: deque[Transition] = field(default_factory=lambda: deque(maxlen=KEPT_TRANSITIONS))
     transition_counts: dict[tuple[State, State], int] = field(default_factory=dict)
 
+    _unheard: float = 0.0
+    _looked_at: float | None = None
     _failed_in_row: int = 0
     _refused: int = 0
     _refused_at: float = 0.0
@@ -154,6 +161,12 @@ class TargetHealth:
         if refused > 0:
             self.saturate(scrape.ended_at, draw, allowed=allowed)
 
+    def look(self, now: float) -> None:
+        """Note that the target is being judged: time passes without news of it."""
+        if self._looked_at is not None:
+            self._unheard += min(max(0.0, now - self._looked_at), LONGEST_LOOK)
+        self._looked_at = now
+
     def saturate(
         self,
         now: float,
@@ -177,7 +190,8 @@ class TargetHealth:
         """Return why scrapes do not reach the target, or None when they do."""
         if self._refused >= REFUSED:
             return Reason.CONNECTION_REFUSED
-        return Reason.SCRAPES_FAILED if self._failed_in_row >= FALL else None
+        silent = self._failed_in_row >= FALL or self._unheard > self.patience
+        return Reason.SCRAPES_FAILED if silent else None
 
     def alive_by_feedback(self, now: float) -> bool:
         """Return whether feedback shows life that scrapes do not see.
@@ -235,6 +249,9 @@ class TargetHealth:
 
     def _failed(self, failure: ScrapeFailed, now: float) -> None:
         self.failures[failure.reason] = self.failures.get(failure.reason, 0) + 1
+        if failure.reason is ScrapeFailure.LOCAL:
+            return
+        self._unheard = 0.0
         self._failed_in_row += 1
         if failure.refused:
             self._refused_at = self._refused_at if self._refused else now
@@ -248,6 +265,7 @@ class TargetHealth:
         was_asleep = self.asleep
         restarted = self._restarted(page.samples)
         self._failed_in_row = self._refused = 0
+        self._unheard = 0.0
         self.good_scrapes += 1
         self.last_good_at, self.picks_seen = now, scrape.picks_at_start
         refused = 0.0

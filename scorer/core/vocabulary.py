@@ -96,6 +96,8 @@ class ScrapeFailure(StrEnum):
     EMPTY = "empty"
     WRONG_CONTENT = "wrong_content"
     AUTH = "auth"
+    LOCAL = "local"
+    """The daemon has run out of files or memory: no fault of the target."""
 
 
 class Reason(StrEnum):

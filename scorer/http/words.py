@@ -59,6 +59,7 @@ FAILURES = {
     ScrapeFailure.EMPTY: "page empty",
     ScrapeFailure.WRONG_CONTENT: "not a metrics page",
     ScrapeFailure.AUTH: "not authorized",
+    ScrapeFailure.LOCAL: "scorer out of resources",
 }
 
 MINUTE, HOUR, DAY = 60, 3600, 86400

@@ -22,6 +22,8 @@ import urllib3.connection
 from urllib3.util.connection import create_connection
 from urllib3.util.wait import wait_for_read
 
+from scorer.sources.names import names
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
@@ -97,20 +99,11 @@ class _TimedResponse(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach()))
 
 
-def _resolved(host: str, port: int) -> list[str]:
-    """Return the numeric addresses of ``host``; the system's resolver keeps its own time."""
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-    except UnicodeError as error:
-        raise socket.gaierror(socket.EAI_NONAME, "not a host name") from error
-    return [str(address[0]) for *_, address in found]
-
-
 def _connected(
     host: str, port: int, options: urllib3.util.connection._TYPE_SOCKET_OPTIONS | None
 ) -> socket.socket:
     """Try each address of ``host``, giving each its share of what is left."""
-    found = _resolved(host, port)
+    found = names.addresses(host, _spending.budget.left())
     errors: list[OSError] = []
     for tried, address in enumerate(found):
         share = _spending.budget.left() / (len(found) - tried)

@@ -46,6 +46,11 @@ class EngineSource:
         mapping: Mapping | None = self._current.mapping if self._target.paced else None
         return mapping.interval if mapping else None
 
+    @property
+    def patience(self) -> float:
+        """The longest that the next scrape may take, in seconds."""
+        return self._deadline(self._current)
+
     def scrape(self) -> Page | ScrapeFailed:
         """Scrape once. An exception nobody expects is a failed scrape too, logged once."""
         try:

@@ -1,5 +1,6 @@
 """Exceptions of a fetch as values: which reason of the closed set, and a sentence for people."""
 
+import errno
 import http.client
 import socket
 import ssl
@@ -14,6 +15,9 @@ from scorer.core.vocabulary import ScrapeFailure
 from scorer.sources.deadline import Budget
 
 _LONGEST = 200
+_OURS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Errors of a process or host that has run out of something: no fault of the target."""
+_OURS_RESOLVING = (socket.EAI_SYSTEM, socket.EAI_MEMORY)
 
 
 def without_userinfo(url: str) -> str:
@@ -52,12 +56,26 @@ def explain(error: BaseException, where: str, budget: Budget) -> ScrapeFailed:
     if isinstance(error, ValueError) and not isinstance(error, ssl.SSLError):
         # requests says so of a URL that it cannot use; some errors of TLS are both.
         return failed(ScrapeFailure.CONNECT, f"not a URL that can be fetched, at {where!r}")
+    if ours := next((c for c in causes(error) if _is_ours(c)), None):
+        return failed(ScrapeFailure.LOCAL, f"scorer itself cannot connect: {_text(ours)}")
     found = [c for c in causes(error) if not isinstance(c, requests.RequestException)][::-1]
     for kinds, explanation in _EXPLANATIONS:
         for cause in found:
             if isinstance(cause, kinds):
                 return explanation(cause, where, budget)
     return _strange(found[0] if found else error, where, budget)
+
+
+def _is_ours(cause: BaseException) -> bool:
+    if isinstance(cause, socket.gaierror):
+        return cause.errno in _OURS_RESOLVING
+    return isinstance(cause, MemoryError) or (
+        isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) and cause.errno in _OURS
+    )
+
+
+def _text(cause: BaseException) -> str:
+    return getattr(cause, "strerror", None) or str(cause) or "out of memory"
 
 
 def _timeout(_: BaseException, where: str, budget: Budget) -> ScrapeFailed:

@@ -10,7 +10,8 @@ from scorer.core.learn import Circumstances, learn
 from scorer.core.outcome import Outcome, OutcomeClass
 from scorer.core.outstanding import NOTHING, Outstanding
 from scorer.core.overrides import Override
-from scorer.core.vocabulary import Cause, Reason, State
+from scorer.core.samples import ScrapeFailed
+from scorer.core.vocabulary import Cause, Reason, ScrapeFailure, State
 from tests.core.builders import REFUSED, failed, page, scrape, target
 
 AROUND = Circumstances()
@@ -342,3 +343,35 @@ def test_failures_never_raise_a_score(successes: int, failures: int) -> None:
             tell(health, OutcomeClass.SUCCESS, 3.0 + index * 0.001)
     fail(faulty, failures, 3.5)
     assert (judge(faulty, 4.0).score or 0.0) <= (judge(clean, 4.0).score or 0.0)
+
+
+@pytest.mark.parametrize(("patience", "state"), [(10.0, State.UNREACHABLE), (60.0, State.HEALTHY)])
+def test_target_that_no_scrape_ends_for_is_not_observed(patience: float, state: State) -> None:
+    """Scrapes that neither succeed nor fail do not leave it healthy for ever."""
+    health = known()
+    health.patience = patience
+    judged = [judge(health, 2.0 + 0.5 * step) for step in range(1, 30)][-1]
+    assert health.state is state
+    assert (judged.score == 0.0) is (state is State.UNREACHABLE)
+
+
+def test_daemon_that_stood_still_does_not_blame_its_targets() -> None:
+    """After 45 s without a judgement it has seen nothing, and judges by what it knows."""
+    health = known()
+    health.patience = 10.0
+    assert judge(health, 47.0).score == 100.0
+    assert health.state is State.HEALTHY
+
+
+def test_want_of_our_own_resources_is_not_blamed_on_the_target() -> None:
+    """However often: the target keeps what is known of it until that is too old."""
+    health = known()
+    health.patience = 10.0
+    for second in range(3, 10):
+        health.apply(scrape(ScrapeFailed(ScrapeFailure.LOCAL, "too many open files"), second))
+        judge(health, float(second))
+    assert health.state is State.HEALTHY
+    assert health.failures[ScrapeFailure.LOCAL] == 7
+    for second in range(10, 20):
+        judge(health, float(second))
+    assert health.state is State.UNREACHABLE

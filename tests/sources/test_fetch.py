@@ -1,7 +1,9 @@
 """Fetching over real sockets: what arrives, and what is refused for which reason."""
 
+import contextlib
 import gzip
 import os
+import resource
 import socket
 import time
 
@@ -12,6 +14,7 @@ from scorer.core.samples import ScrapeFailed
 from scorer.core.vocabulary import ScrapeFailure
 from scorer.sources import deadline
 from scorer.sources.fetch import Fetched, Fetcher
+from scorer.sources.names import Names
 
 PAGE = b"# TYPE up gauge\nup 1\n"
 BRIEF = 0.3
@@ -153,26 +156,19 @@ def test_redirects_share_one_deadline(serve, fetch, answer):
 def test_next_address_is_tried(serve, fetch, answer, monkeypatch):
     """A host whose first address refuses is reached at its second."""
     server = serve(answer(PAGE))
-    found = [(2, 1, 6, "", (host, server.port)) for host in ("127.0.0.2", "127.0.0.1")]
-    monkeypatch.setattr(deadline.socket, "getaddrinfo", lambda *_, **__: found)
-    assert isinstance(fetch(server.url), Fetched)
-
-
-def test_brackets_of_an_ipv6_address_are_no_part_of_it(fetch, closed_port):
-    """An address in brackets is resolved without them."""
-    assert deadline._resolved("[::1]", closed_port) == ["::1"]
+    monkeypatch.setattr(deadline, "names", Names(lambda _: ["127.0.0.2", "127.0.0.1"]))
+    assert isinstance(fetch(f"http://engine:{server.port}/"), Fetched)
 
 
 def test_first_address_leaves_time_for_the_second(monkeypatch, closed_port, fetch):
     """Each address gets its share of the deadline, and one that hangs is no refusal."""
-    found = [(2, 1, 6, "", (host, closed_port)) for host in ("127.0.0.2", "127.0.0.1")]
     shares = []
 
     def connect(address, timeout, **_):
         shares.append(timeout)
         raise TimeoutError if address[0] == "127.0.0.2" else ConnectionRefusedError
 
-    monkeypatch.setattr(deadline.socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(deadline, "names", Names(lambda _: ["127.0.0.2", "127.0.0.1"]))
     monkeypatch.setattr(deadline, "create_connection", connect)
     got = fetch(f"http://engine:{closed_port}/metrics", 1.0)
     assert shares[0] == pytest.approx(0.5, abs=0.1)
@@ -192,7 +188,7 @@ def test_unknown_host_is_a_connect_failure(fetch, monkeypatch):
     def unknown(*_, **__):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(deadline.socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(deadline, "names", Names(unknown))
     got = fetch("http://engine:8000/metrics")
     detail = "cannot resolve the host of engine:8000: Name or service not known"
     assert got == ScrapeFailed(ScrapeFailure.CONNECT, detail)
@@ -262,3 +258,23 @@ def test_responses_can_stand_in_for_a_server(fetch):
     with responses.RequestsMock(target=transport) as mock:
         mock.get("http://engine:8000/metrics", body=PAGE, content_type="text/plain")
         assert fetch("http://engine:8000/metrics").body == PAGE
+
+
+def test_no_file_left_is_no_fault_of_the_target(serve, fetch, answer):
+    """A daemon at its limit of open files says so, and not that the target is gone."""
+    url = serve(answer(b"a 1\n")).url
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        got = fetch(url)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for each in held:
+            os.close(each)
+    assert got == ScrapeFailed(
+        ScrapeFailure.LOCAL, "scorer itself cannot connect: Too many open files"
+    )
