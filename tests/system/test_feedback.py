@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.confusion import SAMPLES, load, wanted
+from tests.system.cases import CASES
 from tests.system.conftest import DaemonProcess, FakeEngine, free_port, pool_of
 
 pytestmark = pytest.mark.system
@@ -215,3 +217,36 @@ def test_udp_address_in_use_ends_the_daemon(tmp_path: Path):
         )  # fmt: skip
     assert done.returncode == 1
     assert "scorer: cannot listen on UDP 127.0.0.1:" in done.stderr
+
+
+def test_ttft_that_is_none_moves_no_score_up(daemon, engines):
+    """Case B27: strings, nonsense and raw bodies; each is used, ignored or refused.
+
+    A sample of 0 is never taken, whole answers are no first tokens, and one outlier does not
+    zero a good target.
+    """
+    folder = CASES / "B27"
+    target = engines[0].target
+    scorer = daemon(pool_of(*engines)).ready()
+    seen = []
+    for line in (folder / "feedback.jsonl").read_text().splitlines():
+        item = {**json.loads(line), "target": target}
+        value = item.pop("ttft_ms", None)
+        if value is not None:
+            item["ttft_seconds"] = "0.412" if value == "412" else value / 1000.0
+        status = post(scorer, item).status_code
+        time.sleep(0.6)  # the next judgement has taken it
+        row = scorer.target(target)
+        seen.append((line, status, row["signals"]["ttft"].get("value"), row["score"]))
+    statuses = [status for _, status, _, _ in seen]
+    assert statuses == [202, 202, 400, 202, 202, 202, 202, 400, 202, 202, 202, 400, 400]
+    assert {value for _, _, value, _ in seen[:6]} == {0.412}
+    assert all(value is not None and value > 0.05 for _, _, value, _ in seen)
+    scores = [score for _, _, _, score in seen]
+    assert min(scores) > 60.0  # an outlier of three minutes costs what 4 s cost once
+    assert max(scores) <= 100.0
+    for path in folder.glob("raw_*.json"):
+        body = path.read_bytes().replace(b'"instance":"a"', f'"target":"{target}"'.encode())
+        answer = post(scorer, body)
+        assert answer.status_code in {202, 400}, path.name
+        assert path.name in {"raw_list.json", "raw_dup.json"} or answer.json()["error"]
