@@ -129,6 +129,7 @@ def target_view(judgement: Judgement, now: float) -> TargetView:
         frozen=judgement.frozen,
         read=judgement.signals,
         params=health.params,
+        penalty=health.cooldown.penalty(now),
         kv_capacity=samples.capacity.value if samples else None,
         loras=samples.loras if samples else NO_LORAS,
     )
