@@ -53,7 +53,7 @@ def test_counted_failures_are_one_error_per_scrape():
 
 
 def test_gateway_counters_are_told_apart():
-    """Failures that a gateway counted carry its name as their source."""
+    """Failures that a gateway counted have the gateway as their source, and nothing is no error."""
     health = known()
     hear(health, GatewayReading("edge", 3.0, failures=2.0, successes=8.0), None)
     hear(health, GatewayReading("edge", 4.0, successes=8.0), None)
