@@ -281,7 +281,7 @@ def test_every_key_of_an_explanation_is_documented():
     """docs/http-api.md names every key, and every lever of a remedy."""
     text = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text(encoding="utf-8")
     health = busy()
-    tell(health, OutcomeClass.ENGINE_FAULT, NOW - 0.5, 30)
+    tell(health, OutcomeClass.ENGINE_FAULT, NOW - 0.5, 100)
     shown = data(judged(health))
     explanation = shown["explanation"]
     keys = {*explanation, *explanation["signals"][0], *explanation["signals"][0]["curve"], *Lever}
