@@ -4,15 +4,17 @@ Exit codes: 0 clean stop, 1 runtime error, 2 bad usage or configuration; ``docto
 also uses 1 for a page that cannot be read and 3 for one with signals missing.
 """
 
+import json
 import platform
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import quote
 
 import click
 
-from scorer import __version__, logs
+from scorer import __version__, client, logs
 from scorer.config import Config, load_config
 from scorer.config.errors import ConfigError
 from scorer.config.files import unreadable
@@ -21,6 +23,7 @@ from scorer.daemon import Daemon
 from scorer.demo.run import run_demo
 from scorer.doctor import run_doctor
 from scorer.durations import parse_duration
+from scorer.explaining import as_text
 from scorer.serving import ListenError, listen, listen_udp, serve
 
 RUNTIME_ERROR, BAD_USAGE = 1, 2
@@ -118,6 +121,27 @@ def doctor(pages: tuple[str, ...], output: str, timeout: float) -> None:
     Exit code 0: readable, 1: not, 3: readable with signals missing.
     """
     sys.exit(run_doctor(list(pages), output, timeout))
+
+
+@main.command()
+@click.argument("target")
+@click.option("--pool", default="", help="The pool, when several have the target.")
+@click.option(
+    "--url", default=f"http://{DEMO_ADDRESS}", show_default=True,
+    envvar="SCORER_URL", show_envvar=True, help="Where the daemon is.",
+)  # fmt: skip
+@click.option(
+    "-o", "output", default="table", show_default=True, type=click.Choice(["table", "json"]),
+    help="How the explanation is printed.",
+)  # fmt: skip
+def explain(target: str, pool: str, url: str, output: str) -> None:
+    """Say why a target of a running daemon has its score, and what would raise it."""
+    path = f"/api/v1/targets/{quote(target, safe='/:')}"
+    try:
+        data = client.ask("GET", url, path, params={"pool": pool} if pool else {})
+    except client.ClientError as error:
+        _fail(str(error), RUNTIME_ERROR)
+    click.echo(json.dumps(data, indent=2) if output == "json" else as_text(data))
 
 
 @main.command()

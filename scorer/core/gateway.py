@@ -7,6 +7,7 @@ apart: :mod:`scorer.core.sourced` believes one of them at a time.
 from dataclasses import dataclass
 
 from scorer.core.health import TargetHealth
+from scorer.core.outcome import OutcomeClass
 from scorer.core.sourced import Source
 
 HALF = 0.5
@@ -54,3 +55,4 @@ def hear(health: TargetHealth, reading: GatewayReading, prior: float | None) -> 
     if reading.count > 0:
         health.observe(Source.GATEWAY, reading.mean, reading.count, reading.at, prior)
     health.outcomes.of(Source.GATEWAY).add(reading.failures, reading.successes, reading.at)
+    health.counted(Source.GATEWAY, OutcomeClass.ENGINE_FAULT, reading.failures, reading.at)

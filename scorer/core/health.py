@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from scorer.core.cooldown import Cooldown, CooldownReason
 from scorer.core.deltas import CounterDelta, HistogramDelta, OutcomeDelta
 from scorer.core.failing import Failing
-from scorer.core.outcome import Outcome
+from scorer.core.outcome import LastError, OutcomeClass
 from scorer.core.overrides import Override
 from scorer.core.params import ScoreParams
 from scorer.core.progress import ProgressWatch
@@ -30,7 +30,9 @@ RESTART_TOLERANCE = 2.0
 """Seconds by which a start time may move without meaning a restart: a host's boot
 time, from which it is computed, is adjusted by a second now and then."""
 KEPT_TRANSITIONS = 20
-KEPT_ERRORS = 10
+KEPT_ERRORS = 20
+SCRAPE = "scrape"
+"""Source of an error that was met while scraping."""
 LIFE_AT_LEAST, LIFE_AT_MOST, LIFE_GAPS = 10.0, 120.0, 3.0
 """Feedback is a sign of life for this many seconds, or this many mean gaps between outcomes."""
 LONGEST_LOOK = 3.0
@@ -97,7 +99,7 @@ class TargetHealth:
     scrapes: int = 0
     failures: dict[ScrapeFailure, int] = field(default_factory=dict)
     restarts: int = 0
-    last_errors: deque[Outcome] = field(default_factory=lambda: deque(maxlen=KEPT_ERRORS))
+    last_errors: deque[LastError] = field(default_factory=lambda: deque(maxlen=KEPT_ERRORS))
     loading_at: float | None = None
     outcome_at: float | None = None
     outcome_gap: float = 0.0
@@ -247,7 +249,17 @@ class TargetHealth:
             self.loading_at = None
             self.start_ramp(now, Reason.LOADED)
 
+    def erred(self, kind: OutcomeClass, reason: str, at: float) -> None:
+        """Remember an outcome, told by feedback, that speaks against the target."""
+        self.last_errors.append(LastError(at, Source.FEEDBACK, kind, reason))
+
+    def counted(self, source: Source, kind: OutcomeClass, count: float, at: float) -> None:
+        """Remember what a counter of ``source`` told between two scrapes; 0 is nothing."""
+        if count > 0:
+            self.last_errors.append(LastError(at, source, kind, "counted", times=count))
+
     def _failed(self, failure: ScrapeFailed, now: float) -> None:
+        self._remember(failure, now)
         self.failures[failure.reason] = self.failures.get(failure.reason, 0) + 1
         if failure.reason is ScrapeFailure.LOCAL:
             return
@@ -256,6 +268,15 @@ class TargetHealth:
         if failure.refused:
             self._refused_at = self._refused_at if self._refused else now
             self._refused += 1
+
+    def _remember(self, failure: ScrapeFailed, now: float) -> None:
+        """Remember a failed scrape; one like the error before it is counted with that."""
+        error = LastError(now, SCRAPE, "scrape_failed", failure.reason, failure.detail)
+        last = self.last_errors[-1] if self.last_errors else None
+        if last and self._failed_in_row and (last.source, last.reason) == (SCRAPE, error.reason):
+            error = error._replace(times=last.times + 1.0)
+            self.last_errors.pop()
+        self.last_errors.append(error)
 
     def _succeeded(self, page: Page, scrape: Scrape, prior: float | None) -> float:
         """Apply a good page; return the refusals under load that it tells."""
@@ -303,6 +324,8 @@ class TargetHealth:
             samples.outcomes, restarted=restarted
         )
         self.outcomes.of(Source.ENGINE).add(failed, succeeded, now)
+        self.counted(Source.ENGINE, OutcomeClass.ENGINE_FAULT, failed, now)
+        self.counted(Source.ENGINE, OutcomeClass.ENGINE_SATURATED, refused, now)
         moved = self._progress_delta.advance(samples.progress, restarted=restarted) > 0
         working = bool(samples.progress) and not self.idle
         self.progress.page(now, moved=moved or restarted, working=working)

@@ -16,7 +16,7 @@ from scorer.core.damping import rise
 from scorer.core.health import TargetHealth
 from scorer.core.medians import median, median_of_others
 from scorer.core.outstanding import Outstanding
-from scorer.core.score import RawScore, Signals, raw_score
+from scorer.core.score import RawScore, Signals, limited, raw_score
 from scorer.core.snapshot import Transition
 from scorer.core.sourced import RECENT, Source
 from scorer.core.vocabulary import Cause, Reason, State
@@ -217,14 +217,9 @@ def _goal(
             return None
         lost[Cause.CAP] = 100.0
         return 0.0
-    lost.update(raw.points_lost)
-    full = 100.0 * health.params.errors_weight
-    extra = health.cooldown.penalty(now) * max(0.0, full - lost[Cause.ERRORS])
-    lost[Cause.SATURATION] = min(extra, raw.score)
-    goal = raw.score - lost[Cause.SATURATION]
-    if condition is not None and goal > condition.cap:
-        lost[Cause.CAP] += goal - condition.cap
-        goal = condition.cap
+    cap = condition.cap if condition else None
+    goal, points = limited(raw, health.params, health.cooldown.penalty(now), cap)
+    lost.update(points)
     return goal
 
 

@@ -41,7 +41,7 @@ def learn(health: TargetHealth, outcome: Outcome, around: Circumstances) -> None
         case OutcomeClass.ENGINE_FAULT:
             _fault(health, outcome, around)
         case OutcomeClass.ENGINE_SATURATED:
-            health.last_errors.append(outcome)
+            health.erred(outcome.outcome, outcome.reason, outcome.at)
             health.saturate(
                 outcome.at,
                 around.draw,
@@ -52,6 +52,7 @@ def learn(health: TargetHealth, outcome: Outcome, around: Circumstances) -> None
         case OutcomeClass.CLIENT_ABORT if not outcome.had_first_token:
             _waited(health, outcome, around)
         case OutcomeClass.LOADING:
+            health.erred(outcome.outcome, outcome.reason, outcome.at)
             health.loading_at = outcome.at
         case _:
             pass
@@ -78,7 +79,7 @@ def _success(health: TargetHealth, outcome: Outcome, around: Circumstances) -> N
 
 def _fault(health: TargetHealth, outcome: Outcome, around: Circumstances) -> None:
     now = outcome.at
-    health.last_errors.append(outcome)
+    health.erred(outcome.outcome, outcome.reason, now)
     health.outcomes.of(Source.FEEDBACK).add(outcome.weight, 0.0, now)
     if health.failing.failed(outcome.weight, now):
         health.cooldown.enter(

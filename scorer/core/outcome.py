@@ -52,3 +52,21 @@ class Outcome(NamedTuple):
     retry_after: float | None = None
     waiting: float | None = None
     kv_cache: float | None = None
+
+
+class LastError(NamedTuple):
+    """Something that went wrong with a target, remembered for whoever asks why.
+
+    ``at`` is monotonic seconds. ``source`` is who told: a scrape, feedback of a gateway,
+    or the counters of the engine or a gateway. ``kind`` is an :class:`OutcomeClass` or
+    ``scrape_failed``; ``reason`` the rule that decided, the way the scrape failed, or
+    ``counted``. ``times`` is how many it stands for: counters tell several at once, and
+    equal failures of scrapes in a row are one error.
+    """
+
+    at: float
+    source: str
+    kind: str
+    reason: str
+    detail: str = ""
+    times: float = 1.0

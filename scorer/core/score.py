@@ -64,7 +64,7 @@ def raw_score(signals: Signals, params: ScoreParams, *, pool_median: float | Non
     errors = 100.0 * params.errors_weight * params.errors.factor(signals.errors or 0.0)
     if signals.blind:
         return _blind(errors, signals, params, pool_median)
-    w_ttft, w_queue = _shared_weights(signals, params)
+    w_ttft, w_queue = shared_weights(signals, params)
     ttft = 100.0 * w_ttft * params.ttft.factor(signals.ttft or 0.0)
     queue, kv_cache = _queue_points(100.0 * w_queue, signals, params)
     return RawScore(
@@ -79,7 +79,26 @@ def raw_score(signals: Signals, params: ScoreParams, *, pool_median: float | Non
     )
 
 
-def _shared_weights(signals: Signals, params: ScoreParams) -> tuple[float, float]:
+def limited(
+    raw: RawScore, params: ScoreParams, penalty: float, cap: float | None
+) -> tuple[float, dict[Cause, float]]:
+    """Return what a score heads for, and the points lost on the way there from 100.
+
+    ``penalty`` is the share 0-1 of what errors can cost that saturation takes, ``cap``
+    the most that the target's condition allows (points), None without a condition.
+    """
+    lost = dict.fromkeys(Cause, 0.0) | dict(raw.points_lost)
+    full = 100.0 * params.errors_weight
+    lost[Cause.SATURATION] = min(penalty * max(0.0, full - lost[Cause.ERRORS]), raw.score)
+    goal = raw.score - lost[Cause.SATURATION]
+    if cap is not None and goal > cap:
+        lost[Cause.CAP] += goal - cap
+        goal = cap
+    return goal, lost
+
+
+def shared_weights(signals: Signals, params: ScoreParams) -> tuple[float, float]:
+    """Return the weights of ttft and of queue and kv_cache, which share when one is missing."""
     both = params.ttft_weight + params.queue_weight
     if not signals.has_ttft:
         return 0.0, both

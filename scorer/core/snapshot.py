@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from scorer.core.cooldown import CooldownReason
-from scorer.core.outcome import Outcome
+from scorer.core.outcome import LastError
 from scorer.core.overrides import Override
 from scorer.core.params import PickParams, ScoreParams
 from scorer.core.score import Signals
@@ -135,7 +135,7 @@ class TargetView:
     probe_only: bool = False
     """Out of the draw; single requests find out whether it works again."""
     refused_cooldown_at: float | None = None
-    last_errors: tuple[Outcome, ...] = ()
+    last_errors: tuple[LastError, ...] = ()
     kv_capacity: float | None = None
     """Tokens of KV cache that the engine says it has."""
     loras: frozenset[str] = frozenset()
@@ -149,6 +149,8 @@ class TargetView:
     read: Signals | None = None
     """The signals as the formula took them, None for a target out of reach."""
     params: ScoreParams = field(default_factory=ScoreParams)
+    penalty: float = 0.0
+    """Share 0-1 of what errors can cost that saturation takes."""
 
 
 @dataclass(frozen=True, slots=True)

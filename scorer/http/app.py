@@ -12,11 +12,13 @@ from werkzeug.exceptions import HTTPException
 
 from scorer.core.snapshot import Snapshot
 from scorer.decisions import KEPT
-from scorer.http.page import status_page
+from scorer.http.explanation import explained_target
+from scorer.http.page import Page, status_page
 from scorer.http.ports import Ports
 from scorer.http.sd import groups
 from scorer.http.selection import Problem, Selection, find, select
-from scorer.http.views import decision_data, pool_data, target_data, transition_data
+from scorer.http.target_page import TargetPage, target_page
+from scorer.http.views import decision_data, pool_data, target_data
 
 API = "/api/"
 PAGE_HEADERS = {
@@ -30,8 +32,6 @@ PAGE_HEADERS = {
 }
 ERROR_TYPES = {400: "bad_data", 404: "not_found", 405: "method_not_allowed", 500: "internal"}
 MAX_REFRESH = 3600
-LAST_DECISIONS = 20
-"""Picks that the page of one target shows."""
 
 
 def create_flask(ports: Ports) -> Flask:
@@ -41,6 +41,7 @@ def create_flask(ports: Ports) -> Flask:
     app.url_map.merge_slashes = False
     routes = _Routes(ports)
     app.add_url_rule("/", view_func=routes.status)
+    app.add_url_rule("/targets/<path:target>", view_func=routes.target_status)
     app.add_url_rule("/metrics", view_func=routes.metrics)
     app.add_url_rule("/api/v1/targets", view_func=routes.targets)
     app.add_url_rule("/api/v1/targets/<path:target>", view_func=routes.target)
@@ -72,17 +73,23 @@ class _Routes:
         return success([target for pool in self._pools(selection) for target in pool["targets"]])
 
     def target(self, target: str) -> Response:
-        ports = self._ports
-        view = find(ports.snapshot(), target, request.args.get("pool", ""))
+        view = find(self._ports.snapshot(), target, request.args.get("pool", ""))
         if isinstance(view, Problem):
             return failure(view)
-        transitions = [transition_data(change, ports.clocks) for change in view.transitions]
-        latest = islice(ports.decisions.latest(pool=view.pool, target=target), LAST_DECISIONS)
-        more = {
-            "transitions": transitions,
-            "decisions": [decision_data(each, ports.clocks) for each in latest],
-        }
-        return success(target_data(view, ports.inflight, ports.clocks) | more)
+        return success(explained_target(view, self._ports))
+
+    def target_status(self, target: str) -> Response:
+        as_json = request.args.get("format") == "json"
+        view = find(self._ports.snapshot(), target, request.args.get("pool", ""))
+        if isinstance(view, Problem):
+            return failure(view) if as_json else plain(view)
+        if as_json:
+            return success(explained_target(view, self._ports))
+        asked = request.args.get("refresh", "")
+        refresh = refresh_seconds(asked)
+        if isinstance(refresh, Problem):
+            return plain(refresh)
+        return self._page("target.html", target_page(view, asked, self._ports), refresh)
 
     def decisions(self) -> Response:
         asked = request.args.get("limit", "")
@@ -117,9 +124,10 @@ class _Routes:
         if isinstance(refresh, Problem):
             return plain(refresh)
         page = status_page(snapshot, selection, asked, self._ports.inflight, self._ports.clocks)
-        html = render_template(
-            "status.html", page=page, refresh=refresh, version=self._ports.version
-        )
+        return self._page("status.html", page, refresh)
+
+    def _page(self, template: str, page: Page | TargetPage, refresh: int) -> Response:
+        html = render_template(template, page=page, refresh=refresh, version=self._ports.version)
         return Response(html.encode("utf-8", "replace"), headers=PAGE_HEADERS)
 
     def _select(self, snapshot: Snapshot) -> Selection | Problem:

@@ -18,7 +18,6 @@ from scorer.inflight import InFlight
 
 VISIBLE = 0.05
 """Points below which a loss is not shown."""
-GAP_WORDS: Mapping[str, str] = {str(gap): text for gap, text in words.GAPS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +175,7 @@ def row(view: TargetView, inflight: InFlight, clocks: Clocks) -> Row:
         engine=" ".join(filter(None, (view.engine, view.engine_version))),
         since=words.span(clocks.age(view.state_since)),
         since_time=clocks.rfc3339(view.state_since),
-        reason=words.REASONS[view.state_reason],
+        reason=words.said(words.REASONS, view.state_reason),
         score="–" if view.score is None else f"{view.score:.1f}",
         bar=bar,
         bar_label=", ".join(segment.label for segment in bar),
@@ -203,7 +202,7 @@ def score_bar(view: TargetView) -> tuple[tuple[Segment, ...], tuple[Segment, ...
     for cause, points in view.points_lost.items():
         if points >= VISIBLE:
             start = bar[-1].start + bar[-1].width
-            label = f"{words.CAUSES[cause]} −{points:.1f}"
+            label = f"{words.said(words.CAUSES, cause)} −{points:.1f}"
             bar.append(Segment(cause, round(start, 2), round(points, 2), label))
     return tuple(bar), tuple(sorted(bar[1:], key=lambda segment: -segment.width))
 
@@ -211,7 +210,7 @@ def score_bar(view: TargetView) -> tuple[tuple[Segment, ...], tuple[Segment, ...
 def signal_cell(signal: SignalView, shown: Callable[[float], str]) -> Cell:
     """Return a signal in words: its value, a dash without traffic, n/a with the reason."""
     if signal.unavailable is not None:
-        return Cell("n/a", GAP_WORDS.get(signal.unavailable, signal.unavailable))
+        return Cell("n/a", words.said(words.GAPS, signal.unavailable))
     if signal.value is None:
         return Cell("–", "no traffic to measure")
     return Cell(shown(signal.value))
@@ -221,7 +220,7 @@ def last_scrape(scrape: ScrapeView | None, clocks: Clocks) -> LastScrape | None:
     """Return how the last scrape went, in words; None before the first one ended."""
     if scrape is None:
         return None
-    error = words.FAILURES[scrape.reason] if scrape.reason else ""
+    error = words.said(words.FAILURES, scrape.reason) if scrape.reason else ""
     return LastScrape(
         age=f"{clocks.age(scrape.at):.1f} s",
         duration=words.latency(scrape.duration),

@@ -73,7 +73,7 @@ def scrape_data(scrape: ScrapeView | None, clocks: Clocks) -> Data | None:
         "age": number(clocks.age(scrape.at)),
         "duration": number(scrape.duration),
         "reason": scrape.reason,
-        "detail": scrape.detail,
+        "detail": scrape.detail or None,
     }
 
 

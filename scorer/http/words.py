@@ -1,6 +1,9 @@
 """The closed sets of words, and numbers, as people read them on the status page."""
 
-from scorer.core.vocabulary import Cause, Gap, Reason, ScrapeFailure
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from scorer.core.vocabulary import Cause, Gap, Reason, ScrapeFailure, SignalName
 
 REASONS = {
     Reason.NONE: "",
@@ -62,8 +65,22 @@ FAILURES = {
     ScrapeFailure.LOCAL: "scorer out of resources",
 }
 
+PICK_REASONS = {
+    "draw": "the better of two",
+    "cold": "none other nearly as cheap",
+    "key": "same key as before",
+    "all": "the cheapest of all",
+    "probe": "probe",
+}
+
 MINUTE, HOUR, DAY = 60, 3600, 86400
 MILLION = 1_000_000
+
+
+def said(table: Mapping[Any, str], word: str) -> str:
+    """Return ``word`` as people read it; one that the table lacks, with blanks."""
+    known = table.get(word)
+    return str(word).replace("_", " ") if known is None else known
 
 
 def span(seconds: float) -> str:
@@ -94,3 +111,35 @@ def count(value: float) -> str:
     if value >= MILLION:
         return f"{value / MILLION:.2f} M"
     return f"{value:,.0f}".replace(",", "\u202f")
+
+
+def left(seconds: float) -> str:
+    """Return how long something still takes, with a decimal while every second counts."""
+    return f"{seconds:.1f} s" if seconds < 10 else span(seconds)
+
+
+def seconds_value(seconds: float) -> str:
+    """Return a time to first token; zero has no unit smaller than a second."""
+    return latency(seconds) if seconds else "0 s"
+
+
+VALUES: Mapping[SignalName, Callable[[float], str]] = {
+    SignalName.TTFT: seconds_value,
+    SignalName.ERRORS: percent,
+    SignalName.QUEUE: count,
+    SignalName.KV_CACHE: percent,
+}
+"""How the value of each signal is written."""
+
+
+def curve(name: SignalName, shape: str, knee: float, ceiling: float) -> str:
+    """Return a curve as its shape and the range in which it rises: ``linear, 80% to 100%``."""
+    shown = VALUES[name]
+    return f"{shape}, {shown(knee)} to {shown(ceiling)}"
+
+
+def gain(points: float | None) -> str:
+    """Return the points that a remedy gives: ``+12.5``, ``+0`` or that they are not known."""
+    if points is None:
+        return "not known"
+    return f"+{points:.1f}" if points >= 0.05 else "+0"

@@ -67,7 +67,7 @@ def test_target_shape():
         "probes": 0,
         "restarts": 1,
         "last_scrape": {
-            "ok": True, "age": 0.5, "duration": 0.012, "reason": None, "detail": "",
+            "ok": True, "age": 0.5, "duration": 0.012, "reason": None, "detail": None,
         },
     }  # fmt: skip
 

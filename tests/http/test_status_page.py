@@ -52,9 +52,9 @@ def test_summary_counts_the_whole_pool():
 
 
 def test_every_target_is_there():
-    """Each target has a row that links to its data."""
+    """Each target has a row that links to its page."""
     html = page("/", chat(3))
-    assert len(re.findall(r'href="api/v1/targets/10\.0\.0\.\d(:|%3A)8000\?pool=chat"', html)) == 3
+    assert len(re.findall(r'href="targets/10\.0\.0\.\d(:|%3A)8000\?pool=chat"', html)) == 3
 
 
 def test_panic_is_called_out():
