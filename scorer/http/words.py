@@ -1,6 +1,6 @@
 """The closed sets of words, and numbers, as people read them on the status page."""
 
-from scorer.core.vocabulary import Cause, Gap, Reason, ScrapeFailure
+from scorer.core.vocabulary import Cause, Gap, Reason, ScrapeFailure, Verb
 
 REASONS = {
     Reason.NONE: "",
@@ -25,6 +25,8 @@ REASONS = {
     Reason.SCRAPES_FAILED: "scrapes keep failing",
     Reason.CONNECTION_REFUSED: "refuses connections",
 }
+ENDS = {Verb.DRAIN: "drained until", Verb.COOLDOWN: "in cooldown until"}
+"""What ends at the time that the answer to an order names; the other orders leave no end."""
 CAUSES = {
     Cause.TTFT: "TTFT",
     Cause.ERRORS: "errors",
