@@ -113,7 +113,7 @@ def test_reload_keeps_a_drain_and_takes_a_token(daemon, engines, tmp_path):
     (tmp_path / "token").write_text("s3cret\n")
     scorer.write({**config, "web": {"admin_token_file": str(tmp_path / "token")}})
     scorer.signal(signal.SIGHUP)
-    scorer.until(lambda: post(scorer, out, "undrain", json={}).status_code == 401)
+    scorer.until(lambda: post(scorer, other, "end-cooldown", json={}).status_code == 401)
     assert picked(scorer) == {other}
     known = {"Authorization": "Bearer s3cret", "Origin": "http://console.example"}
     assert post(scorer, out, "undrain", json={}, headers=known).status_code == 200
