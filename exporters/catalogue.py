@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from scorer.core.cooldown import CooldownReason
 from scorer.core.outcome import OutcomeClass
 from scorer.core.vocabulary import Cause, ScrapeFailure, SignalName, State
 from scorer.daemon_stats import SCORING_BOUNDS, SCRAPE_BOUNDS
@@ -85,6 +86,18 @@ METRICS = (
     Metric(
         "scorer_target_state_transitions_total", Type.COUNTER, (*TARGET, "from", "to"),
         "transitions", "State changes of the target.",
+    ),
+    Metric(
+        "scorer_target_cooldowns_total", Type.COUNTER, (*TARGET, "reason"), "cooldowns",
+        "Cooldowns the target entered, by what caused them.",
+    ),
+    Metric(
+        "scorer_target_cooldown_seconds_total", Type.COUNTER, (*TARGET, "reason"), "seconds",
+        "Time the target has spent in cooldown, by what caused it.",
+    ),
+    Metric(
+        "scorer_target_cooldown_end_timestamp_seconds", Type.GAUGE, TARGET, UNIX,
+        "Unix time at which the current or last cooldown of the target ends; 0 if it had none.",
     ),
     Metric(
         "scorer_target_restarts_total", Type.COUNTER, TARGET, "restarts", "Engine restarts seen.",
@@ -251,6 +264,7 @@ LABEL_VALUES = {
     "`signal` of points lost": Cause,
     "`signal` of availability": SignalName,
     "`reason` of scrape failures": ScrapeFailure,
+    "`reason` of cooldowns": CooldownReason,
     "`reason` of pick request failures": PickFailure,
     "`outcome`": OutcomeClass,
     "`reason` of rejected feedback": Rejection,
@@ -306,7 +320,7 @@ never 0 in its place.
 
 {values}
 
-Failures are counted for every reason from the start, so that the first one is an
+Failures and cooldowns are counted for every reason from the start, so that the first one is an
 increase. Pick requests whose pool is not known (no such pool, no such model, malformed)
 count with an empty `pool` label. `from` and `to` appear with the first such change.
 `model_name` lists what the engine serves, separated by commas.

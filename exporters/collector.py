@@ -15,7 +15,8 @@ from prometheus_client.samples import Sample
 
 from exporters.catalogue import METRICS
 from scorer.clocks import Clocks
-from scorer.core.snapshot import PoolView, Snapshot, TargetView
+from scorer.core.cooldown import CooldownReason
+from scorer.core.snapshot import CooldownView, PoolView, Snapshot, TargetView
 from scorer.core.vocabulary import ScrapeFailure, SignalName, State
 from scorer.daemon_stats import DaemonReading, DaemonStats
 from scorer.feedback.stats import FeedbackStats
@@ -94,6 +95,7 @@ class StateCollector:
         for (before, after), count in view.transition_counts.items():
             change = {**labels, "from": before, "to": after}
             add("scorer_target_state_transitions_total", change, count)
+        self._add_cooldowns(page, labels, view.cooldown)
         add("scorer_target_restarts_total", labels, view.restarts)
         add("scorer_target_confidence_ratio", labels, view.confidence)
         add("scorer_target_requests_running", labels, view.running)
@@ -108,6 +110,15 @@ class StateCollector:
             add("scorer_scrape_failures_total", {**labels, "reason": reason}, failures)
         _add_load(page, labels, self._load(view))
         _add_signals(page, labels, view)
+
+    def _add_cooldowns(self, page: "_Page", labels: Labels, cooldown: CooldownView) -> None:
+        for reason in CooldownReason:
+            caused = {**labels, "reason": reason}
+            page.add("scorer_target_cooldowns_total", caused, cooldown.entered.get(reason, 0))
+            spent = cooldown.seconds.get(reason, 0.0)
+            page.add("scorer_target_cooldown_seconds_total", caused, spent)
+        end = 0.0 if cooldown.until is None else self._inputs.clocks.unix(cooldown.until)
+        page.add("scorer_target_cooldown_end_timestamp_seconds", labels, end)
 
     def _load(self, view: TargetView) -> LoadReading:
         now = self._inputs.clocks.monotonic()

@@ -19,11 +19,13 @@ from scorer.config import Config, load_config
 from scorer.config.errors import ConfigError
 from scorer.config.files import unreadable
 from scorer.config.types import parse_listen_address
+from scorer.core.vocabulary import Verb
 from scorer.daemon import Daemon
 from scorer.demo.run import run_demo
 from scorer.doctor import run_doctor
 from scorer.durations import parse_duration
 from scorer.explaining import as_text
+from scorer.http.words import ENDS, REASONS
 from scorer.serving import ListenError, listen, listen_udp, serve
 
 RUNTIME_ERROR, BAD_USAGE = 1, 2
@@ -158,6 +160,94 @@ def explain(target: str, pool: str, url: str, output: str) -> None:
 def demo(address: str, engines: int, rate: float, duration: float | None) -> None:
     """Run emulated engines, a load on them, and the daemon: no configuration needed."""
     sys.exit(run_demo(listen=address, duration=duration, rate=rate, engines=engines))
+
+
+def of_a_daemon(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of those that ask a running daemon."""
+    url = click.option(
+        "--url", default=f"http://{DEMO_ADDRESS}", show_default=True,
+        envvar="SCORER_URL", show_envvar=True, help="Where the daemon is.",
+    )  # fmt: skip
+    token = click.option(
+        "--token-file", type=click.Path(path_type=Path),
+        envvar="SCORER_TOKEN_FILE", show_envvar=True,
+        help="File with the token of web.admin_token_file.",
+    )  # fmt: skip
+    output = click.option(
+        "-o", "output", default="table", show_default=True, type=click.Choice(["table", "json"]),
+        help="How the answer is printed.",
+    )  # fmt: skip
+    return url(token(output(command)))
+
+
+def of_an_order(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command what every order has: a target, a pool, and why."""
+    target = click.argument("target")
+    pool = click.option("--pool", help="In this pool only; otherwise in every one that has it.")
+    reason = click.option("--reason", help="Why; shown to others and logged.")
+    return target(pool(reason(of_a_daemon(command))))
+
+
+def _for_a_while(text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option("--duration", help=text)
+
+
+@main.command()
+@of_an_order
+@_for_a_while("For how long, 1s to 30d; otherwise until it is taken back.")
+def drain(target: str, **options: Any) -> None:  # noqa: ANN401 - as click has them
+    """Take a target out: it gets no pick until the drain ends."""
+    _order(Verb.DRAIN, target, **options)
+
+
+@main.command()
+@of_an_order
+def undrain(target: str, **options: Any) -> None:  # noqa: ANN401 - as click has them
+    """Take a drain back."""
+    _order(Verb.UNDRAIN, target, **options)
+
+
+@main.command()
+@of_an_order
+@_for_a_while("For how long, 1s to 1h; otherwise 30s.")
+def cooldown(target: str, **options: Any) -> None:  # noqa: ANN401 - as click has them
+    """Keep long prompts away from a target for a while."""
+    _order(Verb.COOLDOWN, target, **options)
+
+
+@main.command("end-cooldown")
+@of_an_order
+def end_cooldown(target: str, **options: Any) -> None:  # noqa: ANN401 - as click has them
+    """End every cooldown of a target."""
+    _order(Verb.END_COOLDOWN, target, **options)
+
+
+def _order(
+    verb: Verb,
+    target: str,
+    *,
+    output: str,
+    pool: str | None,
+    url: str,
+    token_file: Path | None,
+    **said: str | None,
+) -> None:
+    """Give an order; print what then applies, or one line that says why not, and exit with 1."""
+    body = {key: value for key, value in said.items() if value is not None}
+    try:
+        answer = client.order(verb, target, body, pool=pool, url=url, token_file=token_file)
+    except client.ClientError as error:
+        _fail(str(error), RUNTIME_ERROR)
+    if output == "json":
+        click.echo(json.dumps(answer))
+        return
+    for each in answer:
+        why = REASONS.get(each["state_reason"], "")
+        until = f", {ENDS.get(verb, 'until')} {each['until']}" if each["until"] else ""
+        click.echo(
+            f"{each['target']} of pool {each['pool']}: "
+            f"{each['state']}{f' ({why})' if why else ''}{until}"
+        )
 
 
 def _loaded(path: Path) -> Config:

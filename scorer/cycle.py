@@ -46,15 +46,18 @@ class Cycle:
         self._publish = publish
         self._draw = draw
         self._before: Mapping[str, TargetView] = {}
+        self._latest = float("-inf")
 
     def tick(self, now: float) -> PoolView:
         """Apply what came in, judge every target at ``now``, publish the view.
 
         Published under the lock, so that a reload in between cannot be undone by a
-        view that was computed before it.
+        view that was computed before it. Whoever waited for the lock judges at the time
+        of the one before at least: what has ended by then does not come back.
         """
         pool = self._pool
         with pool.lock:
+            now = self._latest = max(now, self._latest)
             self._collect(now)
             under_way = partial(self._outstanding, now=now)
             judgements = judge_pool(list(pool.targets.values()), now, under_way)

@@ -36,6 +36,7 @@ from scorer.http.feedback import FeedbackEndpoint
 from scorer.http.pick import PickEndpoint
 from scorer.http.ports import Ports
 from scorer.inflight import InFlight
+from scorer.operators import Operators
 from scorer.pick_stats import PickStats
 from scorer.registry import Pool, Registry
 from scorer.scheduler import Scheduler
@@ -82,6 +83,7 @@ class Daemon:
         self.picks = PickStats()
         self.stats = DaemonStats()
         self.feedback = Feedback(self.registry, self.inflight, self.clocks)
+        self.operators = Operators(self.registry, self.clocks, self._judge)
         self.scheduler = Scheduler(self.clocks.monotonic)
         self.stopping = False
         self._path = path
@@ -121,6 +123,7 @@ class Daemon:
             listed=self.listed,
             subscribe=self.registry.subscribe,
             feedback=self.feedback,
+            operators=self.operators,
         )
 
     def _inputs(self) -> Inputs:
@@ -164,7 +167,7 @@ class Daemon:
                 self.stats.reloaded(ok=False, wall_time=self.clocks.wall())
                 self._refused(error)
                 return False
-            if config.web != self._web:
+            if config.web.listen_address != self._web.listen_address:
                 logger.warning(
                     "web.listen_address changes with a restart only",
                     listening=self._web.listen_address,
@@ -243,6 +246,7 @@ class Daemon:
         self._forget(self.registry.apply(config.pools, found, self.clocks.monotonic()))
         self.feeds.apply(config)
         self.feedback.use(config.feedback)
+        self.operators.use(config.web.admin_token_file)
         wanted = self.discovery.jobs | self.feeds.jobs
         for pool_config in config.pools:
             wanted |= self._schedule(pool_config, config)
@@ -368,6 +372,11 @@ class Daemon:
             with self._reloading:
                 if self._sources.get(name) is source:
                     self._every(name, wanted, source, pool, health)
+
+    def _judge(self, pool: str) -> None:
+        """Judge a pool at once, if it is still there."""
+        if tick := self._ticks.get(f"score {pool}"):
+            tick()
 
     def _tick_of(self, pool: Pool) -> Callable[[], None]:
         cycle = Cycle(pool, self.inflight, self.registry.publish)

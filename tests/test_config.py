@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from scorer.cli import main
 from scorer.config import Config, load_config, parse_config
 from scorer.config.errors import ConfigError
 from scorer.core.curves import Shape
@@ -115,3 +117,27 @@ def test_listen_addresses(address: str) -> None:
     assert parse_config(f"web: {{listen_address: '{address}'}}\n{ONE_POOL}").web.listen_address == (
         address
     )
+
+
+def check(folder: Path, token_file: str) -> Result:
+    """Return the result of ``scorer check-config`` on a file with an admin token file."""
+    path = folder / "scorer.yml"
+    path.write_text(f"web: {{admin_token_file: {token_file}}}\n{ONE_POOL}")
+    return CliRunner().invoke(main, ["check-config", str(path)])
+
+
+def test_admin_token_file_is_beside_the_configuration(tmp_path: Path) -> None:
+    """None by default; a relative path is relative to the file that names it."""
+    assert parse_config(ONE_POOL).web.admin_token_file == ""
+    text = f"web: {{admin_token_file: secrets/token}}\n{ONE_POOL}"
+    assert parse_config(text, tmp_path).web.admin_token_file == str(tmp_path / "secrets/token")
+
+
+def test_check_reads_the_admin_token_file_and_does_not_show_it(tmp_path: Path) -> None:
+    """A file that is missing would refuse every order, so it is said beforehand."""
+    missing = check(tmp_path, "token")
+    rule = "web.admin_token_file: cannot be read: No such file or directory"
+    assert (missing.exit_code, rule in missing.output) == (2, True)
+    (tmp_path / "token").write_text("s3cret")
+    found = check(tmp_path, "token")
+    assert (found.exit_code, "s3cret" in found.output) == (0, False)

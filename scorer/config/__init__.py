@@ -22,7 +22,7 @@ from scorer.config.errors import (
     where_and_what,
 )
 from scorer.config.feedback import FeedbackConfig
-from scorer.config.files import unmatched
+from scorer.config.files import OptionalFilePath, unmatched
 from scorer.config.gateways import Gateways, problems_of_gateways
 from scorer.config.http_client import unverified
 from scorer.config.pool import PoolConfig
@@ -39,9 +39,10 @@ class GlobalConfig(Strict):
 
 
 class WebConfig(Strict):
-    """Where the one listener is."""
+    """Where the one listener is, and the token that operators must know, if any."""
 
     listen_address: ListenAddress = "0.0.0.0:9808"
+    admin_token_file: OptionalFilePath = ""
 
 
 class Config(Strict):

@@ -21,6 +21,7 @@ LONGEST_VALUE = 60
 _RULES = {
     "missing": "is required",
     "string_type": "must be a string",
+    "string_unicode": "must be Unicode text",
     "float_type": "must be a number",
     "int_type": "must be a whole number",
     "bool_type": "must be true or false",
@@ -37,6 +38,7 @@ _RULES = {
     "too_short": "must have at least {min_length} entry",
     "finite_number": "must be a finite number",
     "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
 }
 _PATTERNS = {
     "name": "must be 1 to 64 letters, digits, '.', '_' or '-'",

@@ -3,9 +3,9 @@
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from scorer.config.files import FileName, beside
+from scorer.config.files import OptionalFilePath
 from scorer.config.types import Strict, parse_listen_address
 from scorer.core.outcome import OutcomeClass
 from scorer.core.patterns import compiled
@@ -18,10 +18,6 @@ _STATUSES = "must be a status such as 503, a class such as 5xx, or a list of the
 
 def _listen(text: str) -> str:
     return parse_listen_address(text) if text else text
-
-
-def _token_file(text: str, info: ValidationInfo) -> str:
-    return FileName(beside(text, info)) if text else text
 
 
 def _statuses(value: object) -> tuple[int, ...]:
@@ -94,7 +90,7 @@ class FeedbackConfig(Strict):
     """The whole section."""
 
     udp: UdpConfig = UdpConfig()
-    token_file: Annotated[str, AfterValidator(_token_file)] = ""
+    token_file: OptionalFilePath = ""
     rules: Annotated[tuple[RuleConfig, ...], Field(strict=False)] = ()
 
     def warnings(self) -> list[str]:

@@ -37,8 +37,14 @@ def _named(text: str, info: ValidationInfo) -> FileName:
     return FileName(beside(text, info))
 
 
+def _named_if_any(text: str, info: ValidationInfo) -> str:
+    return _named(text, info) if text else text
+
+
 FilePath = Annotated[str, AfterValidator(_named)]
 """A file that must be readable; a value of this kind is a :class:`FileName`."""
+OptionalFilePath = Annotated[str, AfterValidator(_named_if_any)]
+"""The same, or empty for none."""
 
 
 def unreadable(part: object) -> Iterator[str]:

@@ -161,7 +161,9 @@ def row_of(view: TargetView, load: TargetLoad, kv_guard: float) -> Row:
 def needs_probe(
     view: TargetView, load: TargetLoad, pool_picks: int, pool_size: int, now: float
 ) -> bool:
-    """Return whether a target is out of the draw, just back, or starved."""
+    """Return whether a target is out of the draw, just back, or starved; never when it drains."""
+    if view.state is State.DRAINING:
+        return False
     if view.probe_only:
         return True
     if not view.eligible:

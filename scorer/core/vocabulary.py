@@ -100,6 +100,17 @@ class ScrapeFailure(StrEnum):
     """The daemon has run out of files or memory: no fault of the target."""
 
 
+class Verb(StrEnum):
+    """What an operator may order about a target; the last part of a URL, and a command."""
+
+    DRAIN = "drain"
+    """Take it out: no pick, until the drain ends or is taken back."""
+    UNDRAIN = "undrain"
+    COOLDOWN = "cooldown"
+    """Keep long prompts away from it for a while."""
+    END_COOLDOWN = "end-cooldown"
+
+
 class Reason(StrEnum):
     """Why a target is in its state (``state_reason`` in API, page and logs)."""
 

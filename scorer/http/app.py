@@ -4,6 +4,7 @@ Every view renders its answer whole from one snapshot.
 """
 
 import json
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,14 +12,23 @@ from flask import Flask, Response, render_template, request
 from werkzeug.exceptions import HTTPException
 
 from scorer.core.snapshot import Snapshot
+from scorer.core.vocabulary import Verb
 from scorer.decisions import KEPT
 from scorer.http.explanation import explained_target
+from scorer.http.feedback import CHALLENGE
+from scorer.http.orders import read_order, refusal
 from scorer.http.page import Page, status_page
 from scorer.http.ports import Ports
 from scorer.http.sd import groups
-from scorer.http.selection import Problem, Selection, find, select
+from scorer.http.selection import Problem, Selection, find, holders, select
 from scorer.http.target_page import TargetPage, target_page
-from scorer.http.views import decision_data, pool_data, target_data
+from scorer.http.views import (
+    cooldown_data,
+    decision_data,
+    order_data,
+    pool_data,
+    target_data,
+)
 
 API = "/api/"
 PAGE_HEADERS = {
@@ -31,6 +41,7 @@ PAGE_HEADERS = {
     "Cache-Control": "no-store",
 }
 ERROR_TYPES = {400: "bad_data", 404: "not_found", 405: "method_not_allowed", 500: "internal"}
+VERBS = frozenset(str(verb) for verb in Verb)
 MAX_REFRESH = 3600
 
 
@@ -45,6 +56,11 @@ def create_flask(ports: Ports) -> Flask:
     app.add_url_rule("/metrics", view_func=routes.metrics)
     app.add_url_rule("/api/v1/targets", view_func=routes.targets)
     app.add_url_rule("/api/v1/targets/<path:target>", view_func=routes.target)
+    for verb in Verb:
+        order = partial(routes.order, verb=verb)
+        url = f"/api/v1/targets/<path:target>/{verb}"
+        app.add_url_rule(url, endpoint=verb, view_func=order, methods=["POST"])
+    app.add_url_rule("/api/v1/cooldowns", view_func=routes.cooldowns)
     app.add_url_rule("/api/v1/pools", view_func=routes.pools)
     app.add_url_rule("/api/v1/decisions", view_func=routes.decisions)
     app.add_url_rule("/api/v1/sd/<pool>", view_func=routes.sd)
@@ -75,6 +91,9 @@ class _Routes:
     def target(self, target: str) -> Response:
         view = find(self._ports.snapshot(), target, request.args.get("pool", ""))
         if isinstance(view, Problem):
+            # A target whose path ends so would have been found.
+            if view.status == 404 and target.rpartition("/")[2] in VERBS:
+                return not_posted()
             return failure(view)
         return success(explained_target(view, self._ports))
 
@@ -90,6 +109,31 @@ class _Routes:
         if isinstance(refresh, Problem):
             return plain(refresh)
         return self._page("target.html", target_page(view, asked, self._ports), refresh)
+
+    def order(self, target: str, verb: Verb) -> Response:
+        """Carry out an order in every pool that has the target, or in the one of ``pool``."""
+        operators, clocks = self._ports.operators, self._ports.clocks
+        peer, names = request.remote_addr, request.headers.keys()
+        problem = refusal(operators.trust, peer, request.headers.get("Authorization", ""), names)
+        if problem is not None:
+            return failure(problem)
+        request.environ["wsgi.input_terminated"] = True  # a2wsgi ends a body without a length
+        order = read_order(verb, request.mimetype, request.stream)
+        if isinstance(order, Problem):
+            return failure(order)
+        pools = holders(self._ports.snapshot(), target, request.args.get("pool", ""))
+        if isinstance(pools, Problem):
+            return failure(pools)
+        views = operators.carry_out(order, target, pools, peer)
+        return success([order_data(view, verb, clocks) for view in views])
+
+    def cooldowns(self) -> Response:
+        selection = self._select(self._ports.snapshot())
+        if isinstance(selection, Problem):
+            return failure(selection)
+        views = [view for _, targets in selection.pools for view in targets]
+        clocks = self._ports.clocks
+        return success([cooldown_data(view, clocks) for view in views if view.cooldown.active])
 
     def decisions(self) -> Response:
         asked = request.args.get("limit", "")
@@ -161,6 +205,13 @@ def shown_decisions(value: str) -> int | Problem:
     return Problem(400, "bad_data", f'limit: must be a number from 1 to {KEPT}, got "{value}"')
 
 
+def not_posted() -> Response:
+    """Return the answer to an order that is not POSTed."""
+    response = failure(Problem(405, "method_not_allowed", "orders are POSTed"))
+    response.headers["Allow"] = "POST"
+    return response
+
+
 def success(data: object) -> Response:
     """Return the API's answer with ``data``."""
     return _json({"status": "success", "data": data}, 200)
@@ -169,7 +220,10 @@ def success(data: object) -> Response:
 def failure(problem: Problem) -> Response:
     """Return the API's answer to a request that cannot be served."""
     error = {"status": "error", "errorType": problem.kind, "error": problem.message}
-    return _json(error, problem.status)
+    response = _json(error, problem.status)
+    if problem.status == 401:
+        response.headers["WWW-Authenticate"] = CHALLENGE
+    return response
 
 
 def plain(problem: Problem) -> Response:

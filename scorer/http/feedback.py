@@ -15,6 +15,7 @@ import structlog
 
 from scorer.feedback import Feedback, Refused, Taken
 from scorer.feedback.stats import Rejection
+from scorer.feedback.trust import bearer
 from scorer.http.answers import JSON_TYPE, quoted
 from scorer.http.ports import Receive, Scope, Send
 
@@ -31,6 +32,8 @@ STATUSES = {
     Rejection.UNKNOWN_POOL: (404, "not_found"),
     Rejection.OVERFLOW: (503, "overloaded"),
 }
+CHALLENGE = 'Bearer realm="scorer"'
+"""Value of ``WWW-Authenticate`` in an answer of 401."""
 TRUE = ("1", "true", "yes")
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -114,7 +117,7 @@ class FeedbackEndpoint:
             return None
         self._feedback.stats.reject(Rejection.UNAUTHORIZED)
         if distrust.token_helps:
-            challenge = [(b"www-authenticate", b'Bearer realm="scorer"')]
+            challenge = [(b"www-authenticate", CHALLENGE.encode())]
             return error(401, "unauthorized", distrust.message, challenge)
         return error(403, "forbidden", distrust.message)
 
@@ -240,8 +243,7 @@ def _bearer(headers: Sequence[tuple[bytes, bytes]]) -> str:
     """Return the bearer token among request headers, "" without one."""
     for name, value in headers:
         if name == b"authorization":
-            scheme, _, token = value.partition(b" ")
-            return token.strip().decode("utf-8", "replace") if scheme.lower() == b"bearer" else ""
+            return bearer(value.decode("utf-8", "replace"))
     return ""
 
 

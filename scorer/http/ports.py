@@ -15,6 +15,7 @@ from scorer.decisions import Decisions
 from scorer.discovered import ListedTarget
 from scorer.feedback import Feedback
 from scorer.inflight import InFlight
+from scorer.operators import Operators
 from scorer.pick_stats import PickStats
 from scorer.registry import Registry
 
@@ -75,3 +76,4 @@ class Ports:
     subscribe: Subscribe = nothing_published
     decisions: Decisions = field(default_factory=Decisions)
     feedback: Feedback = field(default_factory=lambda: Feedback(Registry(), InFlight(), Clocks()))
+    operators: Operators = field(default_factory=lambda: Operators(Registry(), Clocks()))

@@ -49,8 +49,26 @@ def find(snapshot: Snapshot, target: str, pool: str) -> TargetView | Problem:
         return selection
     found = [view for _, views in selection.pools for view in views if view.target == target]
     if not found:
-        return Problem(404, "not_found", f'target: no such target, got "{target}"')
+        return unknown_target(target)
     if len(found) > 1:
         names = ", ".join(view.pool for view in found)
         return Problem(400, "bad_data", f"pool: must be given, as several have it ({names})")
     return found[0]
+
+
+def holders(snapshot: Snapshot, target: str, pool: str) -> list[str] | Problem:
+    """Return the pools that have the target, of ``pool`` alone when that is given."""
+    selection = select(snapshot, pool, "")
+    if isinstance(selection, Problem):
+        return selection
+    names = [
+        view.name
+        for view, targets in selection.pools
+        if any(each.target == target for each in targets)
+    ]
+    return names or unknown_target(target)
+
+
+def unknown_target(target: str) -> Problem:
+    """Return the answer about a target that does not exist."""
+    return Problem(404, "not_found", f'target: no such target, got "{target}"')

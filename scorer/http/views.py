@@ -9,9 +9,11 @@ from collections import Counter
 from typing import Any
 
 from scorer.clocks import Clocks
+from scorer.core.orders import ends_at
+from scorer.core.overrides import Override
 from scorer.core.pick import PROBE
 from scorer.core.snapshot import PoolView, ScrapeView, SignalView, TargetView, Transition
-from scorer.core.vocabulary import State
+from scorer.core.vocabulary import State, Verb
 from scorer.decisions import Decision
 from scorer.inflight import InFlight
 
@@ -52,6 +54,8 @@ def target_data(view: TargetView, inflight: InFlight, clocks: Clocks) -> Data:
         "picks": load.picks,
         "probes": load.probes,
         "restarts": view.restarts,
+        "cooldown_until": moment(view.cooldown.until if view.cooldown.active else None, clocks),
+        "drain": drain_data(view.drain, clocks),
         "last_scrape": scrape_data(view.last_scrape, clocks),
     }
 
@@ -85,6 +89,44 @@ def transition_data(transition: Transition, clocks: Clocks) -> Data:
         "to": transition.after,
         "reason": transition.reason,
     }
+
+
+def drain_data(drain: Override | None, clocks: Clocks) -> Data | None:
+    """Return an operator's drain; ``until`` is None when it has no end."""
+    if drain is None:
+        return None
+    since, until = clocks.rfc3339(drain.since), moment(drain.until, clocks)
+    return {"since": since, "until": until, "note": drain.note}
+
+
+def cooldown_data(view: TargetView, clocks: Clocks) -> Data:
+    """Return the cooldown of a target as ``/api/v1/cooldowns`` shows it."""
+    cooldown = view.cooldown
+    return {
+        "target": view.target,
+        "pool": view.pool,
+        "since": moment(cooldown.began_at, clocks),
+        "until": moment(cooldown.until, clocks),
+        "reason": cooldown.reason,
+        "count": cooldown.count,
+        "note": cooldown.note,
+    }
+
+
+def order_data(view: TargetView, verb: Verb, clocks: Clocks) -> Data:
+    """Return what applies to a target once an order was carried out."""
+    return {
+        "target": view.target,
+        "pool": view.pool,
+        "state": view.state,
+        "state_reason": view.state_reason,
+        "until": moment(ends_at(view, verb), clocks),
+    }
+
+
+def moment(at: float | None, clocks: Clocks) -> str | None:
+    """Return a monotonic time as RFC 3339, None for no time, or one that never comes."""
+    return None if at is None or not math.isfinite(at) else clocks.rfc3339(at)
 
 
 def decision_data(decision: Decision, clocks: Clocks) -> Data:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from scorer.core.vocabulary import Cause, Gap, Reason, ScrapeFailure, SignalName
+from scorer.core.vocabulary import Cause, Gap, Reason, ScrapeFailure, SignalName, Verb
 
 REASONS = {
     Reason.NONE: "",
@@ -28,6 +28,8 @@ REASONS = {
     Reason.SCRAPES_FAILED: "scrapes keep failing",
     Reason.CONNECTION_REFUSED: "refuses connections",
 }
+ENDS = {Verb.DRAIN: "drained until", Verb.COOLDOWN: "in cooldown until"}
+"""What ends at the time that the answer to an order names; the other orders leave no end."""
 CAUSES = {
     Cause.TTFT: "TTFT",
     Cause.ERRORS: "errors",

@@ -66,6 +66,8 @@ def test_target_shape():
         "picks": 0,
         "probes": 0,
         "restarts": 1,
+        "cooldown_until": None,
+        "drain": None,
         "last_scrape": {
             "ok": True, "age": 0.5, "duration": 0.012, "reason": None, "detail": None,
         },
