@@ -5,6 +5,7 @@ reason to refuse a configuration; ``scorer check-config`` names it all the same.
 """
 
 import glob
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,12 @@ class FilePattern(str):
     __slots__ = ()
 
 
+class KeptFile(str):
+    """Path of a file that the daemon writes and reads again; none when empty."""
+
+    __slots__ = ()
+
+
 def beside(text: str, info: ValidationInfo) -> str:
     """Return a path that is relative to the configuration's folder where it is relative."""
     if not text or "\0" in text:
@@ -37,8 +44,18 @@ def _named(text: str, info: ValidationInfo) -> FileName:
     return FileName(beside(text, info))
 
 
+def _kept(text: str, info: ValidationInfo) -> KeptFile:
+    if text.endswith("/"):
+        rule = "must name a file"
+        raise ValueError(rule)
+    return KeptFile(beside(text, info) if text else "")
+
+
 FilePath = Annotated[str, AfterValidator(_named)]
 """A file that must be readable; a value of this kind is a :class:`FileName`."""
+
+KeptPath = Annotated[str, AfterValidator(_kept)]
+"""A file that is written; a value of this kind is a :class:`KeptFile`."""
 
 
 def unreadable(part: object) -> Iterator[str]:
@@ -56,6 +73,20 @@ def unmatched(part: object) -> Iterator[str]:
     for path, value in values(part):
         if isinstance(value, FilePattern) and not glob.glob(value):  # noqa: PTH207 - it may be absolute
             yield f"{path}: matches no file, got {value}"
+
+
+def unwritable(part: object) -> Iterator[str]:
+    """Yield one line for each file named in ``part`` that could not be written by this user."""
+    for path, value in values(part):
+        if not isinstance(value, KeptFile) or not value:
+            continue
+        file = Path(os.path.realpath(value))
+        if not file.parent.is_dir():
+            yield f"{path}: cannot be written: {file.parent} is no directory"
+        elif not os.access(file.parent, os.W_OK | os.X_OK):
+            yield f"{path}: cannot be written: {file.parent} is not writable by this user"
+        elif file.exists() and not file.is_file():
+            yield f"{path}: cannot be written: {file} is not a regular file"
 
 
 def values(part: object, path: str = "") -> Iterator[tuple[str, object]]:
