@@ -49,16 +49,18 @@ def read(path: str) -> tuple[list[bytes], Mark]:
         raise
     except (OSError, ValueError) as error:
         raise StateFileError(f"cannot be opened: {_why(error)}") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise StateFileError("is not a regular file")
-        try:
-            content = file.read(MOST_BYTES + 1) if found.st_size <= MOST_BYTES else None
-        except OSError as error:
-            raise StateFileError(f"cannot be read: {_why(error)}") from None
-    if content is None or len(content) > MOST_BYTES:
-        raise StateFileError(f"is larger than {MOST_BYTES} bytes")
+        if found.st_size > MOST_BYTES:
+            raise StateFileError(f"is larger than {MOST_BYTES} bytes")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(MOST_BYTES)
+    except OSError as error:
+        raise StateFileError(f"cannot be read: {_why(error)}") from None
+    finally:
+        os.close(descriptor)
     return content.splitlines(), _mark(found)
 
 
