@@ -6,6 +6,7 @@ Nothing waits for the file: one thread of its own writes it, and a write that fa
 costs nothing but the file.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,6 +116,8 @@ class StateKeeper:
 
     def recall(self, health: TargetHealth) -> None:
         """Give a target that is just known what the file has of it and of its pool."""
+        if not self._recalled.parts:
+            return
         pool, target = health.id.pool, health.id.target
         picks, load = self._inflight.pool(pool), self._inflight.load(pool, target)
         now = health.known_at
@@ -219,7 +222,8 @@ class StateKeeper:
         for (name, target), (data, ago) in list(self._recalled.parts.items()):
             age = self._recalled.age(ago, start)
             if name in pools and 0.0 <= age <= LEARNED_FOR:
-                yield _line(name, target, age, data)
+                with contextlib.suppress(StateFileError):  # nobody has looked at it yet
+                    yield _line(name, target, age, data)
 
     def _line_of(self, pool: Pool, health: TargetHealth, start: float) -> bytes:
         """Return the line of a target, which is looked at under its pool's lock."""

@@ -95,8 +95,11 @@ def tidy(path: str) -> None:
 
 
 def encoded(data: Any) -> bytes:  # noqa: ANN401 - any JSON
-    """Return one line."""
-    return json.dumps(data, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    """Return one line; StateFileError when it is nothing that could be read again."""
+    try:
+        return json.dumps(data, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    except (ValueError, RecursionError):
+        raise StateFileError("has a part that is not JSON") from None
 
 
 def decoded(line: bytes) -> Any:  # noqa: ANN401 - any JSON

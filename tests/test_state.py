@@ -165,6 +165,19 @@ def test_part_that_nobody_claims_is_dropped_in_the_end(first: Life, path: Path) 
     assert '"a:1"' not in path.read_text()
 
 
+@pytest.mark.parametrize("data", ["NaN", "[1e999]", "[" * 900 + "]" * 900])
+def test_unclaimed_nonsense_is_not_written_again(first: Life, path: Path, data: str) -> None:
+    """What nobody has looked at yet may be anything; the rest is written all the same."""
+    first.write()
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, f'{{"pool":"chat","target":"z:1","ago":0,"data":{data}}}']))
+    second = Life(path, first.wall + 1.0, 20.0)
+    second.write()
+    assert second.stats.read().state_failures == 0
+    third = Life(path, first.wall + 2.0, 20.0)
+    assert third.target().score == pytest.approx(90.0)
+
+
 def test_part_is_claimed_once(first: Life, path: Path) -> None:
     """A target that leaves and comes back while the daemon runs is new, as without a file."""
     first.write()

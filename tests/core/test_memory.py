@@ -1,5 +1,6 @@
 """What survives of a target: it comes back as it was, or not at all."""
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -393,6 +394,22 @@ def test_own_counters_start_over():
     assert (again.scrapes, again.restarts, again.failures) == (0, 0, {})
     assert again.transition_counts == {}
     assert again.cooldown.entered == {}
+
+
+STARTS_OVER = {
+    "id", "params", "known_at", "late", "vouched", "leaving",  # given anew
+    "last_scrape", "last_good_at", "good_scrapes", "picks_seen",  # of this daemon's own scrapes
+    "scrapes", "failures", "restarts", "transition_counts",  # counters
+    "transitions", "last_errors",  # history for people
+}  # fmt: skip
+
+
+def test_every_field_is_remembered_or_starts_over_on_purpose():
+    """Whoever adds a field to a target's memory decides which, here and in memory.py."""
+    data = json.loads(RICH)
+    remembered = data.keys() | data["seen"].keys()
+    fields = {each.name.strip("_") for each in dataclasses.fields(TargetHealth)}
+    assert fields - remembered == STARTS_OVER - remembered
 
 
 def test_target_without_a_score_is_remembered_for_what_was_decided():
