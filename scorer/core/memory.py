@@ -10,6 +10,7 @@ A target that is recalled was not scraped yet. It keeps score and state of befor
 scrape tells more, and the counters tell whether its engine was restarted meanwhile.
 """
 
+import math
 from collections import deque
 from typing import Any
 
@@ -63,7 +64,13 @@ _NAMES = several(TEXT, MOST_NAMES)
 
 _NOTE: Form[str] = Form(lambda note, now: TEXT.write(note[:LONGEST_TEXT], now), TEXT.read)
 
-_OVERRIDE = record(Override, since=_PAST, until=_AHEAD, note=_NOTE)
+_END: Form[float] = Form(
+    lambda until, now: None if until == math.inf else _AHEAD.write(until, now),
+    lambda data, then: math.inf if data is None else _AHEAD.read(data, then),
+)
+"""When a decision ends, which may be never."""
+
+_OVERRIDE = record(Override, since=_PAST, until=_END, note=_NOTE)
 _COOLDOWN = record(
     Cooldown,
     began_at=optional(_PAST),

@@ -317,6 +317,13 @@ def test_operators_drain_outlasts_the_minute():
     assert restarted(health, START, elapsed=7201.0).drained(START + 7201.0) is None
 
 
+def test_drain_without_an_end_has_none_afterwards():
+    """It lasts until it is taken back, however long the daemon was down."""
+    health = busy()
+    health.drain = Override(START, math.inf)
+    assert restarted(health, START, elapsed=1e7).drain == Override(START, math.inf)
+
+
 def test_what_was_seen_is_believed_for_a_minute():
     """After that the target is one that is known from the start."""
     again = restarted(busy(), START, elapsed=BELIEVED_FOR + 1.0)
