@@ -253,6 +253,14 @@ METRICS = (
         "Unix time of the last successful configuration reload.",
     ),
     Metric(
+        "scorer_state_file_last_write_success_timestamp_seconds", Type.GAUGE, NONE, UNIX,
+        "Unix time of the last successful write of the state file.",
+    ),
+    Metric(
+        "scorer_state_file_write_failures_total", Type.COUNTER, NONE, "writes",
+        "Writes of the state file that failed.",
+    ),
+    Metric(
         "scorer_build_info", Type.INFO, ("version", "revision", "python_version"), "1",
         "Build of the running daemon; always 1.",
     ),

@@ -183,6 +183,9 @@ class StateCollector:
         page.add("scorer_config_last_reload_successful", {}, reading.reload_ok)
         loaded = "scorer_config_last_reload_success_timestamp_seconds"
         page.add(loaded, {}, reading.reload_success_time)
+        written = "scorer_state_file_last_write_success_timestamp_seconds"
+        page.add(written, {}, reading.state_success_time)
+        page.add("scorer_state_file_write_failures_total", {}, reading.state_failures)
         build = {
             "version": self._inputs.version,
             "revision": self._inputs.revision,

@@ -42,6 +42,7 @@ from scorer.registry import Pool, Registry
 from scorer.scheduler import Scheduler
 from scorer.sources.engine import EngineSource
 from scorer.sources.places import ScrapeTarget
+from scorer.state import StateKeeper
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -100,6 +101,9 @@ class Daemon:
             self.clocks,
             self.metrics_addresses,
         )
+        self.state = StateKeeper(
+            self.scheduler, self.registry, self.inflight, self.stats, self.clocks
+        )
         self._reloading = threading.Lock()
         self._started_at = self.clocks.monotonic()
         self._was_ready = False
@@ -148,8 +152,11 @@ class Daemon:
         logger.info("Scorer started", version=__version__, pools=len(self.config.pools))
 
     def stop(self) -> None:
-        """Stop discovering, scraping and scoring."""
+        """Stop discovering, scraping and scoring; what came in until then is remembered."""
         self.scheduler.stop()
+        for tick in list(self._ticks.values()):
+            tick()
+        self.state.stop()
         self.discovery.stop()
         self.feeds.stop()
         for source in self._sources.values():
@@ -241,13 +248,14 @@ class Daemon:
 
     def _apply(self, config: Config) -> None:
         """Bring discovery, registry, sources and jobs to a configuration."""
+        self.state.apply(config)
         self.discovery.apply(config)
         found = {pool.name: self.discovery.found(pool.name) for pool in config.pools}
         self._forget(self.registry.apply(config.pools, found, self.clocks.monotonic()))
         self.feeds.apply(config)
         self.feedback.use(config.feedback)
         self.operators.use(config.web.admin_token_file)
-        wanted = self.discovery.jobs | self.feeds.jobs
+        wanted = self.discovery.jobs | self.feeds.jobs | self.state.jobs
         for pool_config in config.pools:
             wanted |= self._schedule(pool_config, config)
         self._remove(self.scheduler.names - wanted)

@@ -1,4 +1,4 @@
-"""Counts of the daemon's own work: scrapes missed, durations, reloads.
+"""Counts of the daemon's own work: scrapes missed, durations, reloads, the state file.
 
 Written from scrape threads and the scheduler, read by exporters. Every method holds
 one lock for a few additions and never during I/O.
@@ -24,8 +24,8 @@ class DaemonReading:
     """A copy of all counts.
 
     ``missed`` is by (pool, target), the others by pool; ``last_scoring`` is
-    monotonic seconds, ``reload_success_time`` Unix seconds. The reload fields are
-    None before the first load.
+    monotonic seconds, ``reload_success_time`` and ``state_success_time`` Unix seconds. The
+    reload fields are None before the first load, ``state_failures`` without a state file.
     """
 
     missed: Mapping[tuple[str, str], int]
@@ -34,6 +34,8 @@ class DaemonReading:
     last_scoring: Mapping[str, float]
     reload_ok: bool | None
     reload_success_time: float | None
+    state_failures: int | None = None
+    state_success_time: float | None = None
 
 
 class DaemonStats:
@@ -48,6 +50,8 @@ class DaemonStats:
         self._last_scoring: dict[str, float] = {}
         self._reload_ok: bool | None = None
         self._reload_success_time: float | None = None
+        self._state_failures: int | None = None
+        self._state_success_time: float | None = None
 
     def scrape_done(self, pool: str, seconds: float) -> None:
         """Count one finished scrape, good or failed, that took ``seconds``."""
@@ -72,6 +76,18 @@ class DaemonStats:
             if ok:
                 self._reload_success_time = wall_time
 
+    def state_kept(self) -> None:
+        """Note that there is a state file: from here on its failures are counted."""
+        with self._lock:
+            self._state_failures = self._state_failures or 0
+
+    def state_written(self, ok: bool, wall_time: float) -> None:  # noqa: FBT001 - a result, not a switch
+        """Note the outcome of a write of the state file at ``wall_time`` (Unix seconds)."""
+        with self._lock:
+            self._state_failures = (self._state_failures or 0) + (not ok)
+            if ok:
+                self._state_success_time = wall_time
+
     def keep(self, pools: Collection[str], targets: Collection[tuple[str, str]]) -> None:
         """Forget all pools but ``pools`` and all (pool, target) but ``targets``."""
         with self._lock:
@@ -89,6 +105,8 @@ class DaemonStats:
                 last_scoring=dict(self._last_scoring),
                 reload_ok=self._reload_ok,
                 reload_success_time=self._reload_success_time,
+                state_failures=self._state_failures,
+                state_success_time=self._state_success_time,
             )
 
 

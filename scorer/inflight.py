@@ -241,7 +241,7 @@ class InFlight:
     def start_rate(self, pool: str, target: str, capacity: float) -> None:
         """Set the rate of a target nothing was learned of, by its relative ``capacity``."""
         load = self.load(pool, target)
-        if not load.picks:
+        if not (load.picks or load.taught):
             load.rate = load.speed = initial_rate(capacity)
 
     def outstanding(self, pool: str, target: str, seen: int, now: float) -> Outstanding:

@@ -55,6 +55,8 @@ class Registry:
         self._pools: Mapping[str, Pool] = MappingProxyType({})
         self._snapshot = EMPTY
         self._subscribers: tuple[Callable[[], None], ...] = ()
+        self.recall: Callable[[TargetHealth], object] = lambda _: None
+        """Told of each target that is not known yet; it may give it a memory."""
 
     def subscribe(self, call: Callable[[], None]) -> None:
         """Have ``call`` called after each publication, by the thread that publishes.
@@ -89,7 +91,7 @@ class Registry:
             pool = self._pools.get(config.name) or Pool(facts, params, settled=running)
             with pool.lock:
                 pool.facts, pool.params = facts, params
-            departed += _update(pool, found[config.name], now)
+            departed += _update(pool, found[config.name], now, self.recall)
             pools[config.name] = pool
         for name, pool in self._pools.items():
             if name not in pools:
@@ -111,7 +113,7 @@ class Registry:
         """
         pool = self._pools[name]
         pool.settled = pool.settled or settled
-        departed = _update(pool, found, now)
+        departed = _update(pool, found, now, self.recall)
         view = self._snapshot.pools.get(name)
         if departed and view is not None:
             gone = _names(departed)
@@ -146,7 +148,9 @@ def _names(identities: Sequence[TargetId]) -> set[tuple[str, str]]:
     return {(identity.pool, identity.target) for identity in identities}
 
 
-def _update(pool: Pool, found: Found, now: float) -> list[TargetId]:
+def _update(
+    pool: Pool, found: Found, now: float, recall: Callable[[TargetHealth], object]
+) -> list[TargetId]:
     """Bring a pool to the targets found; return those that left."""
     wanted = {target.address.name: target for target in found.targets}
     with pool.lock:
@@ -157,6 +161,7 @@ def _update(pool: Pool, found: Found, now: float) -> list[TargetId]:
             health = pool.targets.get(name)
             if health is None:
                 health = TargetHealth(identity, pool.params, known_at=now, late=pool.settled)
+                recall(health)
             health.id = identity
             health.use(pool.params)
             health.leaving = target.draining

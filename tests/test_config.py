@@ -81,6 +81,43 @@ def test_pool_without_targets_is_warned_about() -> None:
     assert config.warnings() == ["pools[0].static_configs: names no target"]
 
 
+@pytest.mark.parametrize(
+    ("name", "warning"),
+    [
+        ("state.json", None),
+        ("none/state.json", "{folder}/none is no directory"),
+        ("scorer.yml/state.json", "{folder}/scorer.yml is no directory"),
+        (".", "{folder} is not a regular file"),
+    ],
+)
+def test_state_file_is_beside_the_configuration(
+    tmp_path: Path, name: str, warning: str | None
+) -> None:
+    """And whether it could be written there is said, as a warning: it costs no target anything."""
+    path = tmp_path / "scorer.yml"
+    path.write_text(f"global: {{state_file: {name}}}\n{ONE_POOL}")
+    config = load_config(path)
+    assert Path(config.global_.state_file) == tmp_path / name
+    said = f"global.state_file: cannot be written: {warning}"
+    assert config.warnings() == ([said.format(folder=tmp_path)] if warning else [])
+
+
+def test_state_file_in_a_folder_of_others_is_warned_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is there may still be closed to the user that asks."""
+    monkeypatch.setattr("os.access", lambda *_: False)
+    config = parse_config(f"global: {{state_file: {tmp_path}/state.json}}\n{ONE_POOL}")
+    said = f"global.state_file: cannot be written: {tmp_path} is not writable by this user"
+    assert config.warnings() == [said]
+
+
+def test_no_state_file_is_kept_unless_asked_for() -> None:
+    """Neither by default nor for an empty name."""
+    assert parse_config(ONE_POOL).global_.state_file == ""
+    assert parse_config(f"global: {{state_file: ''}}\n{ONE_POOL}").warnings() == []
+
+
 def test_unreadable_file_says_why(tmp_path: Path) -> None:
     """A missing file and a folder are told apart."""
     with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):

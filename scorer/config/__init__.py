@@ -22,7 +22,7 @@ from scorer.config.errors import (
     where_and_what,
 )
 from scorer.config.feedback import FeedbackConfig
-from scorer.config.files import OptionalFilePath, unmatched
+from scorer.config.files import KeptFile, KeptPath, OptionalFilePath, unmatched, unwritable
 from scorer.config.gateways import Gateways, problems_of_gateways
 from scorer.config.http_client import unverified
 from scorer.config.pool import PoolConfig
@@ -32,10 +32,11 @@ from scorer.discovered import Mechanism
 
 
 class GlobalConfig(Strict):
-    """Defaults of every pool, in seconds: how often to scrape, and the total deadline."""
+    """Defaults of every pool, in seconds, and where the daemon's memory survives a restart."""
 
     scrape_interval: Interval = 1.0
     scrape_timeout: Deadline = 0.8
+    state_file: KeptPath = KeptFile()
 
 
 class WebConfig(Strict):
@@ -80,7 +81,8 @@ class Config(Strict):
         ]
         nameless = self._nameless_gateways()
         udp = self.feedback.warnings()
-        return [*empty, *hidden, *nameless, *udp, *unmatched(self), *unverified(self)]
+        files = [*unmatched(self), *unwritable(self)]
+        return [*empty, *hidden, *nameless, *udp, *files, *unverified(self)]
 
     def _nameless_gateways(self) -> list[str]:
         """Return which gateways tell nothing, because their rows name no target."""

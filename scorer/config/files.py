@@ -5,6 +5,7 @@ reason to refuse a configuration; ``scorer check-config`` names it all the same.
 """
 
 import glob
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,12 @@ class FileName(str):
 
 class FilePattern(str):
     """Path of files, with shell-style wildcards."""
+
+    __slots__ = ()
+
+
+class KeptFile(str):
+    """Path of a file that the daemon writes and reads again; none when empty."""
 
     __slots__ = ()
 
@@ -41,10 +48,20 @@ def _named_if_any(text: str, info: ValidationInfo) -> str:
     return _named(text, info) if text else text
 
 
+def _kept(text: str, info: ValidationInfo) -> KeptFile:
+    if text.endswith("/"):
+        rule = "must name a file"
+        raise ValueError(rule)
+    return KeptFile(beside(text, info) if text else "")
+
+
 FilePath = Annotated[str, AfterValidator(_named)]
 """A file that must be readable; a value of this kind is a :class:`FileName`."""
 OptionalFilePath = Annotated[str, AfterValidator(_named_if_any)]
 """The same, or empty for none."""
+
+KeptPath = Annotated[str, AfterValidator(_kept)]
+"""A file that is written; a value of this kind is a :class:`KeptFile`."""
 
 
 def unreadable(part: object) -> Iterator[str]:
@@ -62,6 +79,20 @@ def unmatched(part: object) -> Iterator[str]:
     for path, value in values(part):
         if isinstance(value, FilePattern) and not glob.glob(value):  # noqa: PTH207 - it may be absolute
             yield f"{path}: matches no file, got {value}"
+
+
+def unwritable(part: object) -> Iterator[str]:
+    """Yield one line for each file named in ``part`` that could not be written by this user."""
+    for path, value in values(part):
+        if not isinstance(value, KeptFile) or not value:
+            continue
+        file = Path(os.path.realpath(value))
+        if not file.parent.is_dir():
+            yield f"{path}: cannot be written: {file.parent} is no directory"
+        elif not os.access(file.parent, os.W_OK | os.X_OK):
+            yield f"{path}: cannot be written: {file.parent} is not writable by this user"
+        elif file.exists() and not file.is_file():
+            yield f"{path}: cannot be written: {file} is not a regular file"
 
 
 def values(part: object, path: str = "") -> Iterator[tuple[str, object]]:

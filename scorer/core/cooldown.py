@@ -21,6 +21,8 @@ from scorer.core.overrides import Override
 EPISODE_GAP = 60.0
 """Seconds after the end of a cooldown within which the next one is of the same episode."""
 LONGEST = 30.0
+MOST_DOUBLINGS = 16
+"""An episode counts up to here: the shortest cooldown is the longest by then."""
 FADE_HALF_LIFE = 5.0
 """Seconds in which the penalty halves once the cooldown is over."""
 
@@ -148,7 +150,7 @@ class Cooldown:
     def _begin(self, now: float, reason: CooldownReason, base: float) -> None:
         self._account(now)
         same_episode = self.began_at is not None and now - self.until < EPISODE_GAP
-        self.episode = self.episode + 1 if same_episode else 0
+        self.episode = min(self.episode + 1, MOST_DOUBLINGS) if same_episode else 0
         self.length = min(LONGEST, base * 2.0**self.episode)
         self.began_at, self.until, self.reason = now, now + self.length, reason
         self._count(reason)

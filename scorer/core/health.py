@@ -37,6 +37,8 @@ LIFE_AT_LEAST, LIFE_AT_MOST, LIFE_GAPS = 10.0, 120.0, 3.0
 """Feedback is a sign of life for this many seconds, or this many mean gaps between outcomes."""
 LONGEST_LOOK = 3.0
 """Seconds between two looks that count at most: a daemon that stood still saw nothing."""
+BELIEVED_FOR = 60.0
+"""Seconds for which a score that was recalled is believed without a scrape."""
 LOADING_FOR = 10.0
 """Seconds after which a target that said it was loading is asked again."""
 
@@ -76,8 +78,9 @@ class TargetHealth:
     damped score of the last judgement, None before the first. ``drain`` is an operator's
     decision to take it out; ``leaving`` is whether discovery says that it goes away.
     ``vouched`` is whether picks could return it before the daemon was restarted, None
-    when nothing is known of that time. ``patience`` is the seconds without the end of any
-    scrape after which it is unreachable.
+    when nothing is known of that time; its score and state are those of that time until
+    a scrape tells more. ``patience`` is the seconds without the end of any scrape
+    after which it is unreachable.
     """
 
     id: TargetId
@@ -210,6 +213,25 @@ class TargetHealth:
         if self.drain is not None and self.drain.active(now):
             return Reason.MANUAL
         return Reason.DISCOVERY if self.leaving else None
+
+    def awaited(self, now: float) -> bool:
+        """Return whether what it was before a restart holds: no scrape has shown it since."""
+        unknown = self.good_scrapes == 0 and self.unreachable is None
+        fresh = now - (self.judged_at or 0.0) <= BELIEVED_FOR
+        return self.vouched is not None and unknown and fresh
+
+    def eligible_before(self, now: float) -> bool:
+        """Return whether picks may return it for what it was before a restart.
+
+        One failed scrape ends that: it may have died meanwhile.
+        """
+        told = self.scrapes - self.failures.get(ScrapeFailure.LOCAL, 0)
+        return bool(self.vouched) and told == 0 and self.awaited(now)
+
+    def doubt(self, now: float) -> None:
+        """Stop believing a score from before a restart that no scrape bore out."""
+        if self.vouched is not None and self.good_scrapes == 0 and not self.awaited(now):
+            self.score = self.vouched = self.ramp = None
 
     @property
     def asleep(self) -> bool:

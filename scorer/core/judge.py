@@ -100,7 +100,7 @@ def read_signals(health: TargetHealth, now: float, picks: Outstanding) -> Signal
     hung engine does not recover by silence.
     """
     blind = health.unreachable is not None or health.good_scrapes == 0
-    if blind and not health.alive_by_feedback(now):
+    if blind and (health.awaited(now) or not health.alive_by_feedback(now)):
         return None
     ttft = health.ttft.current(now)
     value = ttft.value
@@ -164,7 +164,8 @@ def _settle(health: TargetHealth, now: float, ttfts: Sequence[float], picks: Out
 
     The reference is what the others show: a target must not hold itself up.
     """
-    if not health.idle or health.unreachable or picks.requests > 0:
+    seen = not (health.unreachable or health.awaited(now))
+    if not health.idle or not seen or picks.requests > 0:
         health.ttft.hold(now)
         return
     ttft = health.ttft.current(now)
@@ -188,7 +189,8 @@ def _judge(
         lost = dict.fromkeys(Cause, 0.0)
     else:
         lost[Cause.WARMUP] = (100.0 if goal is None else goal) - score
-    reachable = health.good_scrapes > 0 or bool(health.vouched) or health.alive_by_feedback(now)
+    reachable = health.good_scrapes > 0 or health.alive_by_feedback(now)
+    reachable = reachable or health.eligible_before(now)
     return Judgement(
         health=health,
         signals=signals,
@@ -213,7 +215,7 @@ def _goal(
 ) -> float | None:
     """Return the score without damping, and account for it in ``lost``."""
     if raw is None:
-        if condition is None:
+        if condition is None or health.awaited(now):
             return None
         lost[Cause.CAP] = 100.0
         return 0.0
@@ -228,6 +230,7 @@ def _damp(
 ) -> float | None:
     """Move the target's score towards ``goal`` and return it."""
     if goal is None:
+        health.doubt(now)
         return health.score
     if condition is not None and condition.cap == 0.0:
         health.ramp = None

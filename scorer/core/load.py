@@ -41,10 +41,10 @@ class TargetLoad:
     """What the picker knows of one target's load; ``index`` holds the open leases by id.
 
     ``rate`` is what was learned of the target itself, ``speed`` what picks reckon with,
-    both in token-equivalents a second. ``fresh`` are the tokens picked since the last
-    scrape, ``strangers`` the work of prompts that others sent, ``held`` that of requests
-    that just failed. ``picked_at`` and ``last_pick`` are when the target was last picked,
-    in seconds and as the pool's number of picks.
+    both in token-equivalents a second; ``taught`` is whether anything was learned. ``fresh``
+    are the tokens picked since the last scrape, ``strangers`` the work of prompts that others
+    sent, ``held`` that of requests that just failed. ``picked_at`` and ``last_pick`` are when
+    the target was last picked, in seconds and as the pool's number of picks.
     """
 
     __slots__ = (
@@ -81,6 +81,7 @@ class TargetLoad:
         "strangers",
         "tag",
         "target",
+        "taught",
         "tokens_picked",
         "told",
         "work",
@@ -91,6 +92,7 @@ class TargetLoad:
         self.pool, self.target, self.tag = pool, target, tag_of(pool, target)
         self.mode, self.told, self.gone = mode, mode.told, False
         self.rate = self.speed = INITIAL
+        self.taught = False
         self.in_flight = self.resident = self.pending = self.work = 0
         self.strangers = self.held = 0
         self.end = self.floor = self.extra = 0.0
@@ -315,3 +317,4 @@ class TargetLoad:
     def _learn(self, lease: Lease, seconds: float) -> None:
         if lease.ahead > 0.0:
             self.rate = learned(self.rate, lease.ahead, seconds)
+            self.taught = True

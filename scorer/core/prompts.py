@@ -22,6 +22,17 @@ class Prompts:
         self._lengths: deque[int] = deque()
         self._sum = 0
 
+    @property
+    def known(self) -> int:
+        """How many lengths the mean is of."""
+        return len(self._lengths)
+
+    def recall(self, mean: int, known: int) -> None:
+        """Start from the ``mean`` of so many ``known`` lengths."""
+        self._lengths = deque([mean] * known)
+        self._sum = mean * known
+        self.mean = mean if known else DEFAULT_TOKENS
+
     def length(self, tokens: int | None) -> int:
         """Return the tokens to reckon with: those known, or the mean of the last 500 known."""
         if tokens is None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.core.cooldown import Cooldown, CooldownReason
+from scorer.core.cooldown import LONGEST, Cooldown, CooldownReason
 
 SATURATED, FAULT = CooldownReason.ENGINE_SATURATED, CooldownReason.ENGINE_FAULT
 
@@ -133,3 +133,12 @@ def test_no_sequence_breaks_the_bounds(history: list[tuple[float, CooldownReason
         assert 0.0 <= cooldown.penalty(now) <= 1.0
         assert spent - 1e-9 <= total <= now + 1e-9
         until, spent = cooldown.until, total
+
+
+def test_endless_episode_does_not_overflow() -> None:
+    """A target that is saturated for days goes on being cooled down for the longest time."""
+    cooldown, now = Cooldown(), 0.0
+    for _ in range(1100):
+        cooldown.enter(now, SATURATED, 3.0)
+        now = cooldown.until + 1.0
+    assert cooldown.length == LONGEST

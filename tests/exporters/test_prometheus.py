@@ -44,6 +44,9 @@ def inputs(*pools, **changes):
     stats.scrape_missed("chat", "10.0.0.7:8000")
     stats.scoring_done("chat", 0.0004, NOW - 1.0)
     stats.reloaded(True, WALL - 60.0)
+    stats.state_kept()
+    stats.state_written(True, WALL - 10.0)
+    stats.state_written(False, WALL)
     picks.record("chat", 0.00003)
     picks.record("", 0.00002, PickFailure.UNKNOWN_POOL)
     inflight.opened("chat", "10.0.0.7:8000")
@@ -116,6 +119,13 @@ def test_promtool_has_no_complaint(tmp_path):
         [promtool, "check", "metrics"], input=body, capture_output=True, check=False
     )
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+def test_without_a_state_file_there_is_nothing_of_it():
+    """A failure that cannot happen has no count, and no file no time of writing."""
+    found = {name for name, *_ in values(pool(target()), stats=DaemonStats())}
+    assert "scorer_build_info" in found
+    assert not {name for name in found if "state_file" in name}
 
 
 def test_every_metric_of_the_catalogue_is_there():
