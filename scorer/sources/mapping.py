@@ -4,16 +4,17 @@ The mapping is chosen anew for every page, so an upgraded engine is read rightly
 its first page on. A page that no mapping knows is a good scrape without samples.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as Dict
 from fnmatch import fnmatchcase
+from functools import partial
 
 from scorer.core.samples import EngineSamples, Histogram, Outcomes, Page, Reading, ScrapeFailed
 from scorer.core.vocabulary import Engine, Gap, ScrapeFailure
 from scorer.mappings.engine import Mapping, NameList
 from scorer.sources.content import BLANK, is_json, refusal
 from scorer.sources.counts import histogram, merged_counters, outcomes
-from scorer.sources.exposition import Exposition, Row, parse_exposition
+from scorer.sources.exposition import Exposition, Row, parse_exposition, unhurried
 from scorer.sources.iterations import Iterations
 from scorer.sources.signals import reading
 from scorer.sources.view import View
@@ -51,22 +52,31 @@ class PageReader:
         """The mapping of the last good page, None when none fitted."""
         self._version = _Version()
 
-    def read(self, body: bytes, content_type: str, *, complete: bool) -> Page | ScrapeFailed:
+    def read(
+        self,
+        body: bytes,
+        content_type: str,
+        *,
+        complete: bool,
+        check: Callable[[], object] = unhurried,
+    ) -> Page | ScrapeFailed:
         """Return what the page says, whole, or why it says nothing.
 
-        ``complete``: the transport proved the body whole.
+        ``complete``: the transport proved the body whole. ``check`` raises TimeoutError
+        when the page has taken too long.
         """
+        parse = partial(parse_exposition, body, content_type, complete=complete, check=check)
         refused = refusal(body, content_type)
         if refused is not None:
             return refused
         if is_json(body, content_type):
-            return self._read_json(body)
-        view = self._parsed(body, content_type, complete=complete)
+            return self._read_json(body, check)
+        view = self._parsed(parse)
         if isinstance(view, View) and self._wanted is not self._all_names:
             if self._fitting(view) is self.mapping:
                 return self._page(view)
             self._wanted = self._all_names
-            view = self._parsed(body, content_type, complete=complete)
+            view = self._parsed(parse)
         if isinstance(view, ScrapeFailed):
             return view
         self._settle(self._fitting(view))
@@ -78,8 +88,8 @@ class PageReader:
         self._settle(self._fitting(view))
         return self._page(view)
 
-    def _parsed(self, body: bytes, content_type: str, *, complete: bool) -> View | ScrapeFailed:
-        page = parse_exposition(body, content_type, self._wanted, complete=complete)
+    def _parsed(self, parse: Callable[..., Exposition | ScrapeFailed]) -> View | ScrapeFailed:
+        page = parse(names=self._wanted)
         return page if isinstance(page, ScrapeFailed) else _view(page, self._models)
 
     def _fitting(self, view: View) -> Mapping | None:
@@ -95,11 +105,11 @@ class PageReader:
     def _page(self, view: View) -> Page:
         return Page(None if self.mapping is None else self._restricted(self.mapping, view))
 
-    def _read_json(self, body: bytes) -> Page | ScrapeFailed:
+    def _read_json(self, body: bytes, check: Callable[[], object]) -> Page | ScrapeFailed:
         mapping = self._json
         if mapping is None or not body.lstrip(BLANK).startswith(b"["):
             return ScrapeFailed(ScrapeFailure.WRONG_CONTENT, "a JSON document, not metrics")
-        view = self._iterations.read(body, mapping.idle_zero)
+        view = self._iterations.read(body, mapping.idle_zero, check)
         if isinstance(view, ScrapeFailed):
             return view
         if isinstance(view, View) and not fits(mapping, view):
