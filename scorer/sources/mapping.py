@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as Dict
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import islice
 
 from scorer.core.samples import EngineSamples, Histogram, Outcomes, Page, Reading, ScrapeFailed
 from scorer.core.vocabulary import Engine, Gap, ScrapeFailure
@@ -23,6 +24,13 @@ ROUTER_LABEL = "server"
 """A row with this label is a router's word about an engine, not the engine's own."""
 
 _MODEL_LABEL = "model_name"
+
+MOST_NAMES, NAME_LENGTH = 256, 256
+"""Models, and adapters, that a target is known by, and the characters of a name: a model's
+is cut, an adapter of a longer one is left out.
+
+More than any engine serves; a page that names thousands would make every snapshot large.
+"""
 
 VERSION_HOLDS = 60
 """Pages for which a version range is believed while the same series are there."""
@@ -179,7 +187,10 @@ def samples_of(view: View, mapping: Mapping, version: str) -> EngineSamples:
         capacity=reading(view, sources.capacity, copies),
         start_time=reading(view, sources.start_time, copies).value,
         asleep=_asleep(view, mapping),
-        model_names=tuple(name for name in names if name not in mapping.unnamed),
+        model_names=tuple(
+            name[:NAME_LENGTH]
+            for name in islice((name for name in names if name not in mapping.unnamed), MOST_NAMES)
+        ),
         loras=_listed_names(view, mapping.loras),
     )
 
@@ -191,7 +202,8 @@ def _listed_names(view: View, sources: Iterable[NameList]) -> frozenset[str]:
         newest = max(rows, key=lambda row: row.value, default=None)
         listed = [newest.labels.get(label, "") for label in source.labels] if newest else []
         names.update(name.strip() for text in listed for name in text.split(","))
-    return frozenset(names - {""})
+    usable = sorted(name for name in names if 0 < len(name) <= NAME_LENGTH)
+    return frozenset(usable[:MOST_NAMES])
 
 
 def _asleep(view: View, mapping: Mapping) -> bool | None:
