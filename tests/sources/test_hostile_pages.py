@@ -3,18 +3,23 @@
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from scorer.core.judge import judge_pool
+from scorer.core.outstanding import NOTHING
 from scorer.core.samples import Page, ScrapeFailed
-from scorer.core.vocabulary import ScrapeFailure
+from scorer.core.vocabulary import Reason, ScrapeFailure, State
 from scorer.mappings.shipped import engine_mappings
 from scorer.sources import exposition
 from scorer.sources.exposition import CHUNK, MAX_ROWS, Exposition, parse_exposition
 from scorer.sources.fetch import MAX_BYTES
+from scorer.sources.mapping import PageReader
 from scorer.sources.places import Place, ScrapeTarget
+from tests.core.builders import scrape, target
 
 NAMES = frozenset().union(*(each.names for each in engine_mappings() if each.format == "text"))
 REAL = Path(__file__).parent.parent / "data" / "expositions" / "vllm" / "v1-dp2.prom"
@@ -210,9 +215,9 @@ def test_hostile_series_are_not_remembered():
 def test_deadline_of_the_fetch_holds_for_the_page(serve, answer, monkeypatch):
     """A page that arrives in time and is read too slowly is a timeout of the target."""
     page = REAL.read_bytes()
-    target = ScrapeTarget(serve(answer(page)).site, timeout=5.0, path="/metrics")
+    site = ScrapeTarget(serve(answer(page)).site, timeout=5.0, path="/metrics")
     clock = Clock()
-    place = Place(target, "/metrics", clock)
+    place = Place(site, "/metrics", clock)
     assert isinstance(place.scrape(5.0), Page)
     parse = exposition._text
 
@@ -224,3 +229,25 @@ def test_deadline_of_the_fetch_holds_for_the_page(serve, answer, monkeypatch):
     got = place.scrape(5.0)
     place.close()
     assert got.reason is ScrapeFailure.TIMEOUT
+
+
+@pytest.mark.parametrize("broken", [None, "NaN"])
+@pytest.mark.parametrize("name", ["v1-latest-saturated", "v0-0.8"])
+def test_real_page_that_loses_its_load_does_not_look_idle(broken, name):
+    """From the page to the score: queue and KV cache gone or NaN is 70 at most, with a reason."""
+    page = (REAL.parent / f"{name}.prom").read_text()
+    families = "num_requests_waiting|kv_cache_usage_perc|gpu_cache_usage_perc"
+    rows = re.compile(rf"^(vllm:(?:{families})(?:\{{.*\}})?) .*\n", re.MULTILINE)
+    lost, changed = rows.subn(rf"\1 {broken}\n" if broken else "", page)
+    assert changed
+    reader, health = PageReader(engine_mappings()), target()
+    for second, text in enumerate([page] * 3 + [lost] * 30):
+        got = reader.read(text.encode(), PLAIN, complete=True)
+        assert isinstance(got, Page)
+        assert got.samples is not None
+        moving = dict.fromkeys(got.samples.progress, float(second))
+        health.apply(scrape(Page(replace(got.samples, progress=moving)), float(second)))
+        [judgement] = judge_pool([health], float(second), lambda _: NOTHING)
+    assert judgement.score is not None
+    assert judgement.score <= 70.0
+    assert (health.state, health.reason) == (State.DEGRADED, Reason.SIGNAL_LOST)
