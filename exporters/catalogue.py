@@ -331,7 +331,8 @@ never 0 in its place.
 Failures and cooldowns are counted for every reason from the start, so that the first one is an
 increase. Pick requests whose pool is not known (no such pool, no such model, malformed)
 count with an empty `pool` label. `from` and `to` appear with the first such change.
-`model_name` lists what the engine serves, separated by commas.
+`model_name` lists what the engine serves, separated by commas: at most 8 names of 128
+characters, with `…` for what is left out.
 
 ## Histogram buckets (seconds)
 

@@ -7,7 +7,7 @@ What is not known has no sample.
 
 import math
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import Metric as Family
@@ -26,6 +26,9 @@ from scorer.pick_stats import NO_POOL, PickStats
 from scorer.sources.discovery.stats import SdStats
 
 Labels = dict[str, str]
+
+MOST_NAMES, NAME_LENGTH = 8, 128
+"""Model names of one target in a label, and the characters of each."""
 
 SIGNAL_VALUES = {
     SignalName.TTFT: "scorer_target_ttft_seconds",
@@ -227,8 +230,17 @@ def metadata(view: TargetView) -> Labels:
     return {
         "engine": view.engine,
         "engine_version": printable(view.engine_version),
-        "model_name": printable(",".join(view.model_names)),
+        "model_name": printable(joined(view.model_names)),
     }
+
+
+def joined(names: Sequence[str]) -> str:
+    """Return the names with commas between them; what is left out leaves an ellipsis.
+
+    A page may name as many models as it likes, and a label must stay small.
+    """
+    shown = [name if len(name) <= NAME_LENGTH else f"{name[: NAME_LENGTH - 1]}…" for name in names]
+    return ",".join([*shown[:MOST_NAMES], "…"] if len(shown) > MOST_NAMES else shown)
 
 
 def printable(text: str) -> str:

@@ -7,6 +7,7 @@ from scorer.addresses import parse_address
 from scorer.config import parse_config
 from scorer.config.pool import PoolConfig
 from scorer.core.health import TargetId
+from scorer.core.lost import HELD_PAGES
 from scorer.core.samples import Page, ScrapeFailed
 from scorer.core.vocabulary import State
 from scorer.cycle import Cycle
@@ -191,7 +192,7 @@ def test_line_about_an_unreachable_target_says_why(world: World) -> None:
 def test_signal_that_disappears_is_logged_once(world: World) -> None:
     """A gauge that an upgrade renamed is a line in the log, not a silent zero."""
     with capture_logs() as logs:
-        for _ in range(5):
+        for _ in range(HELD_PAGES + 5):
             world.second(a=page(kv_cache=None))
     lines = [line for line in logs if line["event"] == "Signal became unreadable"]
     assert [(line["target"], line["signal"], line["reason"]) for line in lines] == [

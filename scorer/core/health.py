@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from scorer.core.cooldown import Cooldown, CooldownReason
 from scorer.core.deltas import CounterDelta, HistogramDelta, OutcomeDelta
 from scorer.core.failing import Failing
+from scorer.core.lost import SignalWatch
 from scorer.core.outcome import LastError, OutcomeClass
 from scorer.core.overrides import Override
 from scorer.core.params import ScoreParams
@@ -95,6 +96,7 @@ class TargetHealth:
     cooldown: Cooldown = field(default_factory=Cooldown)
     failing: Failing = field(default_factory=Failing)
     progress: ProgressWatch = field(default_factory=ProgressWatch)
+    watch: SignalWatch = field(default_factory=SignalWatch)
     last_scrape: ScrapeView | None = None
     last_good_at: float | None = None
     good_scrapes: int = 0
@@ -307,6 +309,9 @@ class TargetHealth:
         was_out = was_out and not self.alive_by_feedback(now)
         was_asleep = self.asleep
         restarted = self._restarted(page.samples)
+        if restarted or self.unreachable is Reason.CONNECTION_REFUSED:
+            self.watch.renew()
+        self.watch.page(page.samples, now)
         self._failed_in_row = self._refused = 0
         self._unheard = 0.0
         self.good_scrapes += 1
@@ -349,8 +354,11 @@ class TargetHealth:
         self.counted(Source.ENGINE, OutcomeClass.ENGINE_FAULT, failed, now)
         self.counted(Source.ENGINE, OutcomeClass.ENGINE_SATURATED, refused, now)
         moved = self._progress_delta.advance(samples.progress, restarted=restarted) > 0
-        working = bool(samples.progress) and not self.idle
-        self.progress.page(now, moved=moved or restarted, working=working)
+        busy = (samples.running.value or 0.0) > 0.0 or (samples.waiting.value or 0.0) > 0.0
+        if moved or restarted or busy or self.idle or not samples.progress:
+            # Any other page does not tell whether there is work: neither still nor alive.
+            working = bool(samples.progress) and busy
+            self.progress.page(now, moved=moved or restarted, working=working)
         self._watch_fall(before, samples, now)
         if self.loading_at is not None and (moved or (samples.running.value or 0) > 0):
             self.serves(now)

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from scorer.core.conditions import UNREACHABLE, Condition, condition_of
 from scorer.core.damping import rise
 from scorer.core.health import TargetHealth
+from scorer.core.lost import LOST_LIMIT
 from scorer.core.medians import median, median_of_others
 from scorer.core.outstanding import Outstanding
 from scorer.core.score import RawScore, Signals, limited, raw_score
 from scorer.core.snapshot import Transition
 from scorer.core.sourced import RECENT, Source
-from scorer.core.vocabulary import Cause, Reason, State
+from scorer.core.vocabulary import Cause, Reason, SignalName, State
 
 TTFT_RECENT = 60.0
 """Seconds for which a target's TTFT counts in its pool's median."""
@@ -40,7 +41,8 @@ class Judgement:
     ``points_lost`` has every cause; 100 minus its sum is ``score``. ``score`` and
     ``raw_score`` are None while there is nothing to judge by; ``signals`` is None for a
     target out of reach. ``goal`` is what the score rises to. ``frozen`` holds whatever
-    graver condition applies besides.
+    graver condition applies besides. ``lost`` is whether the page had a signal that the
+    score should rest on and that can no longer be read.
     """
 
     health: TargetHealth
@@ -54,6 +56,7 @@ class Judgement:
     eligible: bool
     transition: Transition | None
     frozen: bool = False
+    lost: bool = False
 
 
 def recent_ttfts(targets: Sequence[TargetHealth], now: float) -> list[float]:
@@ -121,23 +124,39 @@ def read_signals(health: TargetHealth, now: float, picks: Outstanding) -> Signal
 
 
 def _load(health: TargetHealth, now: float, *, blind: bool) -> tuple[float | None, float | None]:
-    """Return (waiting, kv_cache) from the page or from the answer that is newer."""
-    samples, reported = None if blind else health.samples, health.reported
-    waiting = samples.waiting.value if samples else None
-    kv_cache = samples.kv_cache.value if samples else None
-    if reported is None or now - reported.at > RECENT:
-        return waiting, kv_cache
-    if samples is not None and reported.at <= (health.last_good_at or 0.0):
-        return waiting, kv_cache
+    """Return (waiting, kv_cache), each from the pages or from the answer that is newer."""
+    reported = health.reported
+    if reported is not None and now - reported.at > RECENT:
+        reported = None
+
+    def newest(name: SignalName, told: float | None) -> float | None:
+        held = None if blind else health.watch.held(name)
+        if reported is None or told is None or (held is not None and reported.at <= held.at):
+            return None if held is None else held.value
+        return told
+
     return (
-        waiting if reported.waiting is None else reported.waiting,
-        kv_cache if reported.kv_cache is None else reported.kv_cache,
+        newest(SignalName.QUEUE, reported.waiting if reported else None),
+        newest(SignalName.KV_CACHE, reported.kv_cache if reported else None),
     )
+
+
+def _lost(health: TargetHealth, signals: Signals | None, now: float) -> bool:
+    """Whether a signal is lost that nobody else tells either."""
+    if signals is None or health.unreachable:
+        return False
+    heard = health.ttft.current(now).seen_within(RECENT, now)
+    told = {
+        SignalName.QUEUE: signals.queue is not None,
+        SignalName.KV_CACHE: signals.kv_cache is not None,
+        SignalName.TTFT: heard and health.ttft.chosen(now) is not Source.ENGINE,
+    }
+    return any(not told[name] for name in health.watch.lost())
 
 
 def _has_ttft(health: TargetHealth, now: float, *, blind: bool) -> bool:
     """Whether the engine's page, or another source that was heard, tells the TTFT."""
-    if not blind and health.samples is not None and health.samples.ttft.gap is None:
+    if not blind and health.watch.held(SignalName.TTFT) is not None:
         return True
     return health.ttft.current(now).observed_at is not None
 
@@ -183,7 +202,9 @@ def _judge(
 ) -> Judgement:
     condition = condition_of(health, now, picks)
     lost = dict.fromkeys(Cause, 0.0)
-    goal = _goal(health, raw, condition, lost, now)
+    unread = _lost(health, signals, now)
+    cap = condition.cap if condition else LOST_LIMIT if unread else None
+    goal = _goal(health, raw, cap, lost, now)
     score = _damp(health, goal, condition, now)
     if score is None:
         lost = dict.fromkeys(Cause, 0.0)
@@ -201,25 +222,25 @@ def _judge(
         points_lost=lost,
         confidence=raw.confidence if raw else 0.0,
         eligible=reachable and condition is None and health.drained(now) is None,
-        transition=_move(health, signals, condition, now),
+        transition=_move(health, signals, condition, now, lost=unread),
         frozen=health.progress.frozen(now, picks.largest_prefill),
+        lost=unread,
     )
 
 
 def _goal(
     health: TargetHealth,
     raw: RawScore | None,
-    condition: Condition | None,
+    cap: float | None,
     lost: dict[Cause, float],
     now: float,
 ) -> float | None:
-    """Return the score without damping, and account for it in ``lost``."""
+    """Return the score without damping, at most ``cap``, and account for it in ``lost``."""
     if raw is None:
-        if condition is None or health.awaited(now):
+        if cap is None or health.awaited(now):
             return None
         lost[Cause.CAP] = 100.0
         return 0.0
-    cap = condition.cap if condition else None
     goal, points = limited(raw, health.params, health.cooldown.penalty(now), cap)
     lost.update(points)
     return goal
@@ -249,11 +270,16 @@ def _damp(
 
 
 def _move(
-    health: TargetHealth, signals: Signals | None, condition: Condition | None, now: float
+    health: TargetHealth,
+    signals: Signals | None,
+    condition: Condition | None,
+    now: float,
+    *,
+    lost: bool,
 ) -> Transition | None:
     """Give the target its state; return the transition if the state changed."""
     before = health.state
-    state, reason = _state(health, signals, condition, now)
+    state, reason = _state(health, signals, condition, now, lost=lost)
     health.reason = reason
     if state is before:
         return None
@@ -266,7 +292,12 @@ def _move(
 
 
 def _state(
-    health: TargetHealth, signals: Signals | None, condition: Condition | None, now: float
+    health: TargetHealth,
+    signals: Signals | None,
+    condition: Condition | None,
+    now: float,
+    *,
+    lost: bool,
 ) -> tuple[State, Reason]:
     """Return state and reason, by precedence."""
     if drained := health.drained(now):
@@ -281,8 +312,9 @@ def _state(
         return State.WARMUP, health.ramp.reason
     if condition:
         return State.DEGRADED, condition.reason
-    if signals.blind or health.unreachable:
-        return State.DEGRADED, Reason.BLIND
+    blind = signals.blind or health.unreachable
+    if blind or lost:
+        return State.DEGRADED, Reason.BLIND if blind else Reason.SIGNAL_LOST
     return _by_score(health, health.score)
 
 

@@ -15,10 +15,11 @@ from collections import deque
 from typing import Any
 
 from scorer.core.cooldown import LONGEST, MOST_DOUBLINGS, Cooldown, CooldownReason
-from scorer.core.deltas import CounterDelta, HistogramDelta, OutcomeDelta
+from scorer.core.deltas import CounterDelta, HistogramDelta, OutcomeDelta, SeriesMemory
 from scorer.core.ewma import TtftEwma
 from scorer.core.failing import Failing
 from scorer.core.health import BELIEVED_FOR, Ramp, Reported, TargetHealth
+from scorer.core.lost import Held, SignalWatch
 from scorer.core.overrides import Override
 from scorer.core.plain import (
     COUNTERS,
@@ -44,7 +45,7 @@ from scorer.core.plain import (
 from scorer.core.progress import ProgressWatch
 from scorer.core.samples import EngineSamples, Histogram, Outcomes, Reading
 from scorer.core.sourced import Source, SourcedOutcomes, SourcedTtft
-from scorer.core.vocabulary import Engine, Gap, Reason, State
+from scorer.core.vocabulary import Engine, Gap, Reason, SignalName, State
 from scorer.core.window import OutcomeWindow
 
 VERSION = 1
@@ -111,9 +112,14 @@ def _buckets(rows: list[tuple[int, float, float]]) -> deque[tuple[int, float, fl
 
 
 def _histogram_delta(values: dict[str, Any]) -> HistogramDelta:
-    if (values["_counts"] or {}).keys() != values["_sums"].keys():
+    counts, sums = (values[name]._last or {} for name in ("_counts", "_sums"))  # noqa: SLF001
+    if counts.keys() != sums.keys():
         raise NotPlainError("must have a sum for each count")
     return HistogramDelta(**values)
+
+
+def _series_memory(values: dict[str, Any]) -> SeriesMemory:
+    return SeriesMemory(_last=values["_last"], _overflowed=values["lacking"])
 
 
 _WINDOW = record(
@@ -122,7 +128,9 @@ _WINDOW = record(
     _buckets=made(several(row(step(1.0), _AMOUNT, _AMOUNT), MOST_SECONDS), _buckets),
 )
 _EWMA = record(TtftEwma, value=optional(_AMOUNT), observed_at=optional(_PAST), _moved_at=_PAST)
-_COUNTER_DELTA = record(CounterDelta, _last=optional(COUNTERS))
+_SERIES = made(fields(_last=optional(COUNTERS), lacking=FLAG), _series_memory)
+"""The last page; of series that were on an earlier one only that there were some."""
+_COUNTER_DELTA = record(CounterDelta, _memory=_SERIES)
 _WAYS = several(row(whole(0, MOST_WAYS), _COUNTER_DELTA), MOST_WAYS)
 _OUTCOME_DELTA = record(
     OutcomeDelta,
@@ -155,6 +163,11 @@ _SEEN = fields(
         last_success_at=optional(_PAST),
         _window=_WINDOW,
     ),
+    watch=record(
+        SignalWatch,
+        _held=by_word(SignalName, record(Held, value=_AMOUNT, at=_PAST)),
+        _missed=by_word(SignalName, _COUNT),
+    ),
     progress=record(ProgressWatch, alive_at=optional(_PAST), still_pages=_COUNT),
     loading_at=optional(_PAST),
     outcome_at=optional(_PAST),
@@ -165,7 +178,7 @@ _SEEN = fields(
     _refused=_COUNT,
     _refused_at=_PAST,
     _falling_since=optional(_PAST),
-    _ttft_delta=made(fields(_counts=optional(COUNTERS), _sums=COUNTERS), _histogram_delta),
+    _ttft_delta=made(fields(_counts=_SERIES, _sums=_SERIES), _histogram_delta),
     _outcome_delta=_OUTCOME_DELTA,
     _progress_delta=_COUNTER_DELTA,
 )

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from scorer.core.cooldown import Cooldown, CooldownReason
 from scorer.core.health import TargetHealth
 from scorer.core.judge import Judgement
+from scorer.core.lost import LOST_LIMIT
 from scorer.core.params import PickParams
-from scorer.core.samples import Reading
 from scorer.core.snapshot import CapView, CooldownView, PoolView, SignalView, TargetView
 from scorer.core.sourced import Source
 from scorer.core.vocabulary import Cause, Gap, Reason, ScrapeFailure, SignalName, State
@@ -150,6 +150,8 @@ def caps_of(judgement: Judgement) -> tuple[CapView, ...]:
     caps = [CapView(condition.reason, condition.cap)] if condition else []
     if signals is not None and signals.blind and raw is not None:
         caps.append(CapView(Reason.BLIND, raw + judgement.points_lost[Cause.ERRORS]))
+    elif judgement.lost and condition is None:
+        caps.append(CapView(Reason.SIGNAL_LOST, LOST_LIMIT))
     return tuple(sorted(caps, key=lambda cap: cap.limit))
 
 
@@ -197,22 +199,29 @@ def signal_views(judgement: Judgement, now: float) -> Mapping[SignalName, Signal
         if told or heard
         else SignalView(None, unavailable=samples.outcomes.gap if samples else gap),
         SignalName.QUEUE: _load_view(
-            read.queue if read else None, samples.waiting if samples else None, health, gap
+            SignalName.QUEUE,
+            read.queue if read else None,
+            samples.waiting.gap if samples else gap,
+            health,
         ),
         SignalName.KV_CACHE: _load_view(
-            read.kv_cache if read else None, samples.kv_cache if samples else None, health, gap
+            SignalName.KV_CACHE,
+            read.kv_cache if read else None,
+            samples.kv_cache.gap if samples else gap,
+            health,
         ),
     }
 
 
 def _load_view(
-    value: float | None, page: Reading | None, health: TargetHealth, gap: Gap
+    name: SignalName, value: float | None, gap: Gap | None, health: TargetHealth
 ) -> SignalView:
-    """Return queue or kv_cache: what was judged, which is the page's or an answer's."""
-    if value is None and page is not None:
-        value = page.value
+    """Return queue or kv_cache: what was judged, which is a page's or an answer's."""
+    held = health.watch.held(name)
+    if value is None and held is not None:
+        value = held.value
     if value is None:
-        return SignalView(None, unavailable=(page.gap if page else None) or gap)
-    if page is not None and value == page.value:
-        return SignalView(value, health.last_good_at, Source.ENGINE)
+        return SignalView(None, unavailable=gap or Gap.NO_MAPPING)
+    if held is not None and value == held.value:
+        return SignalView(value, held.at, Source.ENGINE)
     return SignalView(value, health.reported.at if health.reported else None, Source.FEEDBACK)

@@ -132,6 +132,8 @@ class Reason(StrEnum):
     LOW_SCORE = "low_score"
     BLIND = "blind"
     """Neither ttft nor queue can be read."""
+    SIGNAL_LOST = "signal_lost"
+    """The page had a signal and has it no more: not observed, which must not look idle."""
     FAILING = "failing"
     """Most requests failed; only probes go there until one succeeds."""
     FROZEN = "frozen"

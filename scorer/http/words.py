@@ -14,6 +14,7 @@ REASONS = {
     Reason.RECOVERED: "reachable again, ramping up",
     Reason.LOW_SCORE: "low score",
     Reason.BLIND: "neither TTFT nor queue can be read",
+    Reason.SIGNAL_LOST: "a signal can no longer be read",
     Reason.MANUAL: "by an operator",
     Reason.DISCOVERY: "discovery says that it is going away",
     Reason.ENGINE_SATURATED: "engine says that it is full",

@@ -5,7 +5,12 @@ import zlib
 from scorer.core.samples import ScrapeFailed
 from scorer.core.vocabulary import ScrapeFailure
 
+MAX_MEMBERS = 16
+"""gzip members of one body; packers write one."""
+
 _GZIP_MAGIC = b"\x1f\x8b"
+_AT_A_TIME = 65_536
+"""Bytes that are looked at in one step, in which nothing else gets its turn."""
 BLANK = b"\xef\xbb\xbf \t\r\n"
 """What may stand before the first byte of a page: blanks and a byte-order mark."""
 
@@ -28,7 +33,11 @@ def decoded(body: bytes, encoding: str, limit: int) -> bytes | ScrapeFailed:
 def _gunzipped(body: bytes, limit: int) -> bytes | ScrapeFailed:
     """Unpack every gzip member; the limit holds while unpacking, not after it."""
     page = bytearray()
+    members = 0
     while body:
+        members += 1
+        if members > MAX_MEMBERS:
+            return _wrong(f"more than {MAX_MEMBERS} gzip members")
         member = zlib.decompressobj(wbits=31)
         page += member.decompress(body, limit + 1 - len(page))
         if len(page) > limit:
@@ -44,7 +53,7 @@ def refusal(body: bytes, content_type: str) -> ScrapeFailed | None:
     """Return why ``body`` cannot be a page of metrics, None when it may be one."""
     start = body[:64].lstrip(BLANK)
     kind = _kind(content_type)
-    if not body.strip(BLANK):
+    if _blank(body):
         return ScrapeFailed(ScrapeFailure.EMPTY, f"empty body ({len(body)} bytes)")
     if body.startswith(_GZIP_MAGIC):
         return _wrong(
@@ -53,6 +62,11 @@ def refusal(body: bytes, content_type: str) -> ScrapeFailed | None:
     if start.startswith(b"<") or kind in ("text/html", "application/xhtml+xml"):
         return _wrong(f"an HTML page{_said(kind)}, not metrics")
     return None
+
+
+def _blank(body: bytes) -> bool:
+    steps = range(0, len(body), _AT_A_TIME)
+    return not any(body[at : at + _AT_A_TIME].strip(BLANK) for at in steps)
 
 
 def is_json(body: bytes, content_type: str) -> bool:

@@ -98,6 +98,22 @@ class _TimedResponse(http.client.HTTPResponse):
         super().__init__(sock, debuglevel, method, url)
         self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach()))
 
+    def begin(self) -> None:
+        super().begin()
+        lengths = sorted(set(self.headers.get_all("content-length", ())))
+        if len(lengths) > 1:
+            shown = " and ".join(repr(each[:20]) for each in lengths[:2])
+            raise http.client.HTTPException(f"it has two Content-Length headers, {shown}")
+        if lengths and not (lengths[0].isascii() and lengths[0].isdecimal()):
+            raise http.client.HTTPException(f"its Content-Length is {lengths[0][:20]!r}")
+
+    def _read_next_chunk_size(self) -> int:
+        size: int = super()._read_next_chunk_size()  # type: ignore[misc]
+        if size < 0:
+            # A length that int() reads and that no chunk has; -1 would mean without end.
+            raise ValueError(f"a chunk of {size} bytes")
+        return size
+
 
 def _connected(
     host: str, port: int, options: urllib3.util.connection._TYPE_SOCKET_OPTIONS | None

@@ -4,14 +4,19 @@ One regular expression finds the wanted lines; nothing else is looked at, so a p
 costs what its wanted rows cost. Labels are parsed by prometheus_client and
 remembered, because a target prints the same series again with every scrape.
 
+A page is read in runs of whole lines, of at most :data:`CHUNK` bytes, because nothing
+else in the process gets its turn while one is searched. Between two of them the reader
+asks whether it may go on, and rows are bounded in number and in text: what a hostile
+page costs does not depend on what it says.
+
 A page is applied whole or not at all: one malformed wanted line, one series with two
-values or a cut end fails it.
+values, one line that is longer than a chunk or a cut end fails it.
 """
 
 import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -23,14 +28,24 @@ from scorer.core.vocabulary import ScrapeFailure
 MAX_ROWS = 10_000
 """Wanted rows of one page; an engine prints some dozens."""
 
+MAX_TEXT = 1024 * 1024
+"""Characters of all wanted rows of one page."""
+
+CHUNK = 65_536
+"""Bytes of a page that are searched at a time, and of the longest line."""
+
 _SHOWN = 80
-_LONGEST = 65_536
 _KNOWN_SERIES = 32_768
 """Series whose parsed labels are remembered, over all targets."""
+_KNOWN_TEXT = 8 * 1024 * 1024
+"""Characters of all series that are remembered."""
+_KNOWN_LENGTH = 2048
+"""Characters of the longest series that is remembered; the longest real one has 1,096."""
+_BOM = b"\xef\xbb\xbf"
 _NO_LABELS = "cannot read the labels"
 _NO_VALUE = "cannot read the value"
 _NAME = re.compile(r"[a-zA-Z0-9_:]*")
-_LABELS = re.compile(r'\s*\{(?:[^"}]|"(?:\\.|[^"\\])*")*\}')
+_LABELS = re.compile(r'[ \t]*+\{(?:[^"}]++|"(?:[^"\\]++|\\.)*+")*+\}')
 
 Series = tuple[SeriesKey, Mapping[str, str]]
 """Identity and labels; equal series share one identity object."""
@@ -47,14 +62,14 @@ class Row(NamedTuple):
 class Exposition:
     """Wanted rows by series name, and the wanted families that TYPE lines declare."""
 
-    __slots__ = ("_declared", "_names", "_text", "rows")
+    __slots__ = ("_body", "_declared", "_names", "rows")
 
     def __init__(
-        self, rows: Mapping[str, list[Row]], text: str = "", names: frozenset[str] = frozenset()
+        self, rows: Mapping[str, list[Row]], body: bytes = b"", names: frozenset[str] = frozenset()
     ) -> None:
-        """Keep the rows of ``text``; its TYPE lines for ``names`` are looked at when asked for."""
+        """Keep the rows of ``body``; its TYPE lines for ``names`` are looked at when asked for."""
         self.rows = rows
-        self._text = text
+        self._body = body
         self._names = names
         self._declared: frozenset[str] | None = None
 
@@ -62,59 +77,124 @@ class Exposition:
     def declared(self) -> frozenset[str]:
         """The wanted families that TYPE lines name."""
         if self._declared is None:
-            found = _types(self._names).findall(self._text) if self._names else ()
-            self._declared = frozenset(found)
+            chunks = _chunks(self._body) if self._names else ()
+            find = _types(self._names).findall
+            found = (find(_text(self._body, start, end)) for start, end in chunks)
+            self._declared = frozenset(itertools.chain.from_iterable(found))
         return self._declared
 
 
+def unhurried() -> None:
+    """Let reading go on, however long it takes."""
+
+
 def parse_exposition(
-    body: bytes, content_type: str, names: frozenset[str], *, complete: bool
+    body: bytes,
+    content_type: str,
+    names: frozenset[str],
+    *,
+    complete: bool,
+    check: Callable[[], object] = unhurried,
 ) -> Exposition | ScrapeFailed:
     """Return the rows of ``names`` on the page, or the reason to drop the page.
 
     ``complete`` says that the transport proved the body whole; without that the last
-    line must end in a line feed.
+    line must end in a line feed. ``check`` is called before each chunk and raises
+    TimeoutError when the page has taken too long.
     """
-    try:
-        text = body.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        detail = f"not a text page: byte {error.start} is not UTF-8"
-        return ScrapeFailed(ScrapeFailure.WRONG_CONTENT, detail)
     openmetrics = content_type.startswith("application/openmetrics-text")
-    end = _cut_end(text, openmetrics=openmetrics, complete=complete)
+    end = _cut_end(body, openmetrics=openmetrics, complete=complete)
     if end is not None:
         return ScrapeFailed(ScrapeFailure.TRUNCATED, end)
-    return _collect("\n" + text, names, openmetrics=openmetrics)
+    collected = _Collected(names, openmetrics=openmetrics)
+    for start, stop in _chunks(body):
+        try:
+            check()
+        except TimeoutError:
+            detail = f"reading the page took too long ({start} of {len(body)} bytes read)"
+            return ScrapeFailed(ScrapeFailure.TIMEOUT, detail)
+        if refused := collected.take(body, start, stop):
+            return refused
+    return Exposition(collected.rows, body, names)
 
 
-def _cut_end(text: str, *, openmetrics: bool, complete: bool) -> str | None:
-    if openmetrics and not text.rstrip("\r\n").endswith("# EOF"):
+def _cut_end(body: bytes, *, openmetrics: bool, complete: bool) -> str | None:
+    if openmetrics and not body.rstrip(b"\r\n").endswith(b"# EOF"):
         return "the page does not end in # EOF: cut short"
-    if not complete and not text.endswith("\n"):
-        return f"the last line has no line feed: cut short at {shown(text[-_SHOWN:])}"
+    if not complete and not body.endswith(b"\n"):
+        tail = body[-4 * _SHOWN :].decode("utf-8", "replace")[-_SHOWN:]
+        return f"the last line has no line feed: cut short at {shown(tail)}"
     return None
 
 
-def _collect(text: str, names: frozenset[str], *, openmetrics: bool) -> Exposition | ScrapeFailed:
-    rows: dict[str, list[Row]] = {}
-    values: dict[int, float] = {}
-    for number, line in enumerate(_rows(names).findall(text)):
+def _chunks(body: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where runs of whole lines start and end, and alone each line that is too long."""
+    start = len(_BOM) if body.startswith(_BOM) else 0
+    while start < len(body):
+        end = start + CHUNK
+        if end >= len(body):
+            end = len(body)
+        elif (last := body.rfind(b"\n", start, end + 1)) >= 0:
+            end = last
+        elif (end := body.find(b"\n", end)) < 0:
+            end = len(body)
+        yield start, end
+        start = end + 1
+
+
+def _text(body: bytes, start: int, end: int) -> str:
+    """Return a chunk with the line feed that its first line follows."""
+    return "\n" + body[start:end].decode()
+
+
+class _Collected:
+    """The wanted rows of the chunks of a page."""
+
+    def __init__(self, names: frozenset[str], *, openmetrics: bool) -> None:
+        self.rows: dict[str, list[Row]] = {}
+        self._find = _rows(names)
+        self._openmetrics = openmetrics
+        self._values: dict[SeriesKey, float] = {}
+        self._count = self._length = 0
+
+    def take(self, body: bytes, start: int, end: int) -> ScrapeFailed | None:
+        """Add the rows of one chunk; return why the page must be dropped instead."""
+        if end - start > CHUNK:
+            line = body[start : start + _SHOWN].decode("utf-8", "replace")
+            return _malformed(body, start, f"line too long ({end - start} bytes)", line)
         try:
-            row = _row(_without_exemplar(line) if openmetrics else line)
-            key, value = row.key, row.value
-            if values.setdefault(id(key), value) != value:
-                _same(values[id(key)], value)
-        except ValueError as error:
-            return _malformed(text, names, number, error)
+            text = _text(body, start, end)
+        except UnicodeDecodeError as error:
+            detail = f"not a text page: byte {start + error.start} is not UTF-8"
+            return ScrapeFailed(ScrapeFailure.WRONG_CONTENT, detail)
+        lines = self._find.findall(text)
+        self._count += len(lines)
+        self._length += sum(map(len, lines))
+        if self._count > MAX_ROWS:
+            detail = f"more than {MAX_ROWS} rows of wanted families"
+            return ScrapeFailed(ScrapeFailure.TOO_LARGE, detail)
+        if self._length > MAX_TEXT:
+            detail = f"more than {MAX_TEXT} characters in rows of wanted families"
+            return ScrapeFailed(ScrapeFailure.TOO_LARGE, detail)
+        for number, line in enumerate(lines):
+            try:
+                self._add(_row(_without_exemplar(line) if self._openmetrics else line))
+            except ValueError as error:
+                match = next(itertools.islice(self._find.finditer(text), number, None))
+                at = start + len(text[1 : match.start() + 1].encode())
+                return _malformed(body, at, str(error), match.group())
+        return None
+
+    def _add(self, row: Row) -> None:
+        key, value = row.key, row.value
+        known = self._values.setdefault(key, value)
+        if known != value:
+            _same(known, value)
         name = key[0]
-        if name in rows:
-            rows[name].append(row)
+        if name in self.rows:
+            self.rows[name].append(row)
         else:
-            rows[name] = [row]
-    if len(values) > MAX_ROWS:
-        detail = f"more than {MAX_ROWS} rows of wanted families"
-        return ScrapeFailed(ScrapeFailure.TOO_LARGE, detail)
-    return Exposition(rows, text, names)
+            self.rows[name] = [row]
 
 
 def _same(known: float, value: float) -> None:
@@ -126,7 +206,7 @@ def _same(known: float, value: float) -> None:
 @lru_cache(maxsize=64)
 def _rows(names: frozenset[str]) -> re.Pattern[str]:
     """Match a line feed and a wanted row, which is the only group."""
-    return re.compile(rf"\n[ \t]*((?:{_any_of(names)})(?![a-zA-Z0-9_:]).*)")
+    return re.compile(rf"\n[ \t]*+((?:{_any_of(names)})(?![a-zA-Z0-9_:]).*)")
 
 
 @lru_cache(maxsize=64)
@@ -154,6 +234,8 @@ def _branches(node: dict[str, Any]) -> str:
 
 
 def _without_exemplar(line: str) -> str:
+    if "#" not in line:
+        return line
     labels = _LABELS.match(line, len(_name(line)))
     end = labels.end() if labels else 0
     return line[:end] + line[end:].partition("#")[0]
@@ -168,14 +250,14 @@ def _name(text: str) -> str:
 _series: dict[str, Series] = {}
 """What the texts of series mean, over all targets."""
 _identities: dict[SeriesKey, SeriesKey] = {}
+_remembered = [0]
+"""Characters of the texts that are remembered."""
 
 
 def _row(line: str) -> Row:
     end = line.rfind("}") + 1 or len(_name(line))
     series = _series.get(line[:end])
     if series is None:
-        if len(line) > _LONGEST:
-            raise ValueError("line too long")
         series = _known(line[:end])
     text = line[end:]
     if "_" in text or not text.isascii():
@@ -188,11 +270,15 @@ def _row(line: str) -> Row:
 
 
 def _known(text: str) -> Series:
-    """Return identity and labels of a series, and remember what its ``text`` means."""
+    """Return identity and labels of a series, and remember what a short ``text`` means."""
     key, labels = _parsed(text)
-    if len(_series) >= _KNOWN_SERIES:
+    if len(text) > _KNOWN_LENGTH:
+        return key, labels
+    if len(_series) >= _KNOWN_SERIES or _remembered[0] >= _KNOWN_TEXT:
         _series.clear()
         _identities.clear()
+        _remembered[0] = 0
+    _remembered[0] += len(text)
     key = _identities.setdefault(key, key)
     _series[text] = key, labels
     return key, labels
@@ -219,12 +305,10 @@ def _before_timestamp(text: str) -> float:
     return value
 
 
-def _malformed(text: str, names: frozenset[str], number: int, error: ValueError) -> ScrapeFailed:
-    """Return the failure of the wanted row with that number."""
-    match = next(itertools.islice(_rows(names).finditer(text), number, None))
-    at = text.count("\n", 0, match.start()) + 1
-    line = shown(match.group().strip())
-    return ScrapeFailed(ScrapeFailure.PARSE, f"line {at}: {error}: {line}")
+def _malformed(body: bytes, start: int, why: str, line: str) -> ScrapeFailed:
+    """Return the failure of the line that starts at a byte of the page."""
+    at = body.count(b"\n", 0, start) + 1
+    return ScrapeFailed(ScrapeFailure.PARSE, f"line {at}: {why}: {shown(line.strip())}")
 
 
 def shown(text: str) -> str:

@@ -53,7 +53,8 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 def explain(error: BaseException, where: str, budget: Budget) -> ScrapeFailed:
     """Return the failure that ``error`` means; ``where`` is the ``host:port`` asked."""
-    if isinstance(error, ValueError) and not isinstance(error, ssl.SSLError):
+    asked = budget.received == 0 or isinstance(error, requests.RequestException)
+    if asked and isinstance(error, ValueError) and not isinstance(error, ssl.SSLError):
         # requests says so of a URL that it cannot use; some errors of TLS are both.
         return failed(ScrapeFailure.CONNECT, f"not a URL that can be fetched, at {where!r}")
     if ours := next((c for c in causes(error) if _is_ours(c)), None):

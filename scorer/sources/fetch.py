@@ -3,18 +3,16 @@
 No exception leaves: what can go wrong between here and a metrics port is expected.
 """
 
-import http.client
 import http.cookiejar
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import requests
-import urllib3.exceptions
 
 from scorer import __version__
 from scorer.config.http_client import HttpClientConfig
@@ -22,6 +20,7 @@ from scorer.core.samples import ScrapeFailed
 from scorer.core.vocabulary import ScrapeFailure
 from scorer.sources.content import decoded, refusal
 from scorer.sources.deadline import Budget, DeadlineAdapter, spending
+from scorer.sources.exposition import unhurried
 from scorer.sources.failures import causes, explain, failed, without_userinfo
 from scorer.sources.http_client import NO_CLIENT, HttpClient
 
@@ -32,7 +31,6 @@ MAX_REDIRECTS = 3
 KEPT_REQUESTS = 8
 """Prepared requests that a fetcher remembers: its page, and where that redirects to."""
 _MAX_REDIRECT_BODY = 65_536
-_BROKEN = (OSError, http.client.HTTPException)
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _HEADERS = {
     "Accept": "text/plain;version=0.0.4, */*;q=0.1",
@@ -43,12 +41,16 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A body, unpacked. ``complete``: the framing of the answer proved it whole."""
+    """A body, unpacked. ``complete``: the framing of the answer proved it whole.
+
+    ``check`` raises TimeoutError when the time for fetching and reading is up.
+    """
 
     body: bytes
     content_type: str
     complete: bool
     status: int = 200
+    check: Callable[[], object] = field(default=unhurried, compare=False)
 
 
 class Fetcher:
@@ -121,7 +123,7 @@ class Fetcher:
     def _attempt(self, url: str, budget: Budget) -> Fetched | ScrapeFailed | Exception:
         try:
             result = self._follow(url, budget)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, *_BROKEN) as error:
+        except Exception as error:  # noqa: BLE001 - there is no list of what bad bytes make the libraries raise
             return error
         if isinstance(result, ScrapeFailed):
             self._session.close()  # some of the answer may not have been read
@@ -168,7 +170,7 @@ class Fetcher:
             return body
         kind = response.headers.get("content-type", "")
         framed = bool(response.raw.chunked) or "content-length" in response.headers
-        return refusal(body, kind) or Fetched(body, kind, framed, response.status_code)
+        return refusal(body, kind) or Fetched(body, kind, framed, response.status_code, budget.left)
 
     def _body(
         self, response: requests.Response, budget: Budget, limit: int

@@ -110,7 +110,9 @@ def page_reader(fetcher: Fetcher, preset: GatewayPreset) -> ReadPage:
         got = fetcher.fetch()
         if isinstance(got, ScrapeFailed):
             return got
-        return parse_gateway(got.body, got.content_type, preset, complete=got.complete)
+        return parse_gateway(
+            got.body, got.content_type, preset, complete=got.complete, check=got.check
+        )
 
     return read
 

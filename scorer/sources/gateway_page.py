@@ -1,7 +1,7 @@
 """Reading a gateway's page: TTFT and outcomes by the target that each row names."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -11,7 +11,7 @@ from scorer.core.vocabulary import Gap
 from scorer.mappings.gateway import GatewayPreset, RequestCounter, TargetNames
 from scorer.sources.content import refusal
 from scorer.sources.counts import histogram
-from scorer.sources.exposition import Row, parse_exposition
+from scorer.sources.exposition import Row, parse_exposition, unhurried
 from scorer.sources.view import View, checked
 
 _STATUS_CLASS = re.compile(r"([1-5])xx", re.IGNORECASE)
@@ -59,13 +59,21 @@ class GatewayPage:
 
 
 def parse_gateway(
-    body: bytes, content_type: str, preset: GatewayPreset, *, complete: bool
+    body: bytes,
+    content_type: str,
+    preset: GatewayPreset,
+    *,
+    complete: bool,
+    check: Callable[[], object] = unhurried,
 ) -> GatewayPage | ScrapeFailed:
-    """Return what a gateway's text page says, whole, or why it says nothing."""
+    """Return what a gateway's text page says, whole, or why it says nothing.
+
+    ``check`` raises TimeoutError when the page has taken too long.
+    """
     refused = refusal(body, content_type)
     if refused is not None:
         return refused
-    page = parse_exposition(body, content_type, preset.names, complete=complete)
+    page = parse_exposition(body, content_type, preset.names, complete=complete, check=check)
     if isinstance(page, ScrapeFailed):
         return page
     return read_gateway(View(page.rows, page), preset)

@@ -8,12 +8,14 @@ missing between two records betray another reader; then an empty list tells noth
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from scorer.core.samples import ScrapeFailed
 from scorer.core.vocabulary import Gap, ScrapeFailure
-from scorer.sources.exposition import Row
+from scorer.sources.exposition import CHUNK, MAX_ROWS, Row, unhurried
 from scorer.sources.view import View
 
 RANK = "attentionDpRank"
@@ -21,7 +23,17 @@ NUMBER = "iter"
 IDLE_AFTER = 2
 """Empty lists in a row that mean idle."""
 
+MAX_JSON = 4 * 1024 * 1024
+"""Bytes of the longest page; a thousand records, as many as an engine keeps, have a fourth."""
+MAX_RANKS = 256
+MAX_DEPTH = 4
+"""Levels of a record below which nothing is read."""
+
 Values = Mapping[str, float]
+
+_BLANKS = re.compile(r"[ \t\r\n]*+")
+_EMPTY = re.compile(r"\[[ \t\r\n]*+\]")
+_decode = json.JSONDecoder().raw_decode
 
 
 class Iterations:
@@ -33,17 +45,26 @@ class Iterations:
         self._empty = 0
         self._shared = False
 
-    def read(self, body: bytes, idle_zero: Collection[str]) -> View | Gap | ScrapeFailed:
+    def read(
+        self,
+        body: bytes,
+        idle_zero: Collection[str],
+        check: Callable[[], object] = unhurried,
+    ) -> View | Gap | ScrapeFailed:
         """Return the rows that ``body`` stands for, or why there are none.
 
-        ``idle_zero`` are the values that are 0 while the engine is idle.
+        ``idle_zero`` are the values that are 0 while the engine is idle. ``check`` raises
+        TimeoutError when the page has taken too long.
         """
-        records = _records(body)
+        try:
+            records = _records(body, check)
+        except TimeoutError:
+            detail = f"reading the page took too long ({len(body)} bytes)"
+            return ScrapeFailed(ScrapeFailure.TIMEOUT, detail)
         if isinstance(records, ScrapeFailed):
             return records
         if records:
-            self._take(records)
-            return _view(self._newest)
+            return self._take(records) or _view(self._newest)
         self._empty += 1
         if not self._newest:
             return Gap.IDLE
@@ -51,7 +72,8 @@ class Iterations:
             return _view(self._newest)
         return Gap.DRAINED if self._shared else _view(self._newest, idle_zero)
 
-    def _take(self, records: list[dict[str, Any]]) -> None:
+    def _take(self, records: list[dict[str, Any]]) -> ScrapeFailed | None:
+        """Take over the newest record of each rank; return why that is not possible."""
         self._empty = 0
         skipped: dict[str, bool] = {}
         for record in records:
@@ -65,25 +87,81 @@ class Iterations:
             self._newest[rank] = values
         if skipped:
             self._shared = any(skipped.values())
+        if len(self._newest) > MAX_RANKS or sum(map(len, self._newest.values())) > MAX_ROWS:
+            self._newest.clear()
+            detail = f"more than {MAX_RANKS} ranks or {MAX_ROWS} values in their records"
+            return ScrapeFailed(ScrapeFailure.TOO_LARGE, detail)
+        return None
 
 
-def _records(body: bytes) -> list[dict[str, Any]] | ScrapeFailed:
+def _records(body: bytes, check: Callable[[], object]) -> list[dict[str, Any]] | ScrapeFailed:
+    if len(body) > MAX_JSON:
+        return ScrapeFailed(ScrapeFailure.TOO_LARGE, f"more than {MAX_JSON} bytes of JSON")
     try:
-        found = json.loads(body.decode("utf-8-sig"))
+        text = body.decode("utf-8-sig").strip()
+        found = list(islice(_elements(text, check), MAX_ROWS + 1))
     except (ValueError, RecursionError) as error:
         return ScrapeFailed(ScrapeFailure.PARSE, f"not valid JSON: {error}"[:200])
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+    if len(found) > MAX_ROWS:
+        return ScrapeFailed(ScrapeFailure.TOO_LARGE, f"more than {MAX_ROWS} records")
+    if not all(isinstance(each, dict) for each in found):
         return ScrapeFailed(
             ScrapeFailure.WRONG_CONTENT, "a JSON document that is no list of records, not metrics"
         )
     return found
 
 
-def _numbers(prefix: str, record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _elements(text: str, check: Callable[[], object]) -> Iterator[Any]:
+    """Yield the elements of the list that ``text`` is, looking at a chunk of it at a time.
+
+    Nothing else in the process gets its turn while JSON is decoded.
+    """
+    base, at, mark = 1, 0, ","  # behind the bracket that the reader has seen
+    window = text[base : base + CHUNK]
+    if _EMPTY.fullmatch(text):
+        return
+    while mark == ",":
+        at = _skipped(window, at)
+        element, end, mark = _element(window, at)
+        if not mark and at > 0 and base + len(window) < len(text):
+            check()
+            base, at, mark = base + at, 0, ","
+            window = text[base : base + CHUNK]
+            continue
+        if not mark:
+            raise ValueError(f"{element or 'no comma'} at character {base + end}")
+        yield element
+        at = end + 1
+    if mark != "]" or base + at != len(text):
+        raise ValueError(f"more than a list, at character {base + at}")
+
+
+def _element(window: str, at: int) -> tuple[Any, int, str]:
+    """Return the element that starts there, its end and what follows.
+
+    When nothing follows, or it cannot be read, that is "", and the element is why.
+    """
+    try:
+        element, end = _decode(window, at)
+    except json.JSONDecodeError as error:
+        return error.msg, error.pos, ""
+    end = _skipped(window, end)
+    mark = window[end : end + 1]
+    return (element if mark else None), end, mark
+
+
+def _skipped(text: str, at: int) -> int:
+    """Return where the blanks that start there end."""
+    blanks = _BLANKS.match(text, at)
+    return blanks.end() if blanks else at
+
+
+def _numbers(prefix: str, record: Mapping[str, Any], depth: int = 1) -> Iterator[tuple[str, float]]:
     """Yield the numbers of a record by their path; what is null is not there."""
     for name, value in record.items():
         if isinstance(value, dict):
-            yield from _numbers(f"{prefix}{name}.", value)
+            if depth < MAX_DEPTH:
+                yield from _numbers(f"{prefix}{name}.", value, depth + 1)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield f"{prefix}{name}", _float(value)
 

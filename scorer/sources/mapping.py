@@ -4,16 +4,18 @@ The mapping is chosen anew for every page, so an upgraded engine is read rightly
 its first page on. A page that no mapping knows is a good scrape without samples.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as Dict
 from fnmatch import fnmatchcase
+from functools import partial
+from itertools import islice
 
 from scorer.core.samples import EngineSamples, Histogram, Outcomes, Page, Reading, ScrapeFailed
 from scorer.core.vocabulary import Engine, Gap, ScrapeFailure
 from scorer.mappings.engine import Mapping, NameList
 from scorer.sources.content import BLANK, is_json, refusal
 from scorer.sources.counts import histogram, merged_counters, outcomes
-from scorer.sources.exposition import Exposition, Row, parse_exposition
+from scorer.sources.exposition import Exposition, Row, parse_exposition, unhurried
 from scorer.sources.iterations import Iterations
 from scorer.sources.signals import reading
 from scorer.sources.view import View
@@ -22,6 +24,13 @@ ROUTER_LABEL = "server"
 """A row with this label is a router's word about an engine, not the engine's own."""
 
 _MODEL_LABEL = "model_name"
+
+MOST_NAMES, NAME_LENGTH = 256, 256
+"""Models, and adapters, that a target is known by, and the characters of a name: a model's
+is cut, an adapter of a longer one is left out.
+
+More than any engine serves; a page that names thousands would make every snapshot large.
+"""
 
 VERSION_HOLDS = 60
 """Pages for which a version range is believed while the same series are there."""
@@ -51,22 +60,31 @@ class PageReader:
         """The mapping of the last good page, None when none fitted."""
         self._version = _Version()
 
-    def read(self, body: bytes, content_type: str, *, complete: bool) -> Page | ScrapeFailed:
+    def read(
+        self,
+        body: bytes,
+        content_type: str,
+        *,
+        complete: bool,
+        check: Callable[[], object] = unhurried,
+    ) -> Page | ScrapeFailed:
         """Return what the page says, whole, or why it says nothing.
 
-        ``complete``: the transport proved the body whole.
+        ``complete``: the transport proved the body whole. ``check`` raises TimeoutError
+        when the page has taken too long.
         """
+        parse = partial(parse_exposition, body, content_type, complete=complete, check=check)
         refused = refusal(body, content_type)
         if refused is not None:
             return refused
         if is_json(body, content_type):
-            return self._read_json(body)
-        view = self._parsed(body, content_type, complete=complete)
+            return self._read_json(body, check)
+        view = self._parsed(parse)
         if isinstance(view, View) and self._wanted is not self._all_names:
             if self._fitting(view) is self.mapping:
                 return self._page(view)
             self._wanted = self._all_names
-            view = self._parsed(body, content_type, complete=complete)
+            view = self._parsed(parse)
         if isinstance(view, ScrapeFailed):
             return view
         self._settle(self._fitting(view))
@@ -78,8 +96,8 @@ class PageReader:
         self._settle(self._fitting(view))
         return self._page(view)
 
-    def _parsed(self, body: bytes, content_type: str, *, complete: bool) -> View | ScrapeFailed:
-        page = parse_exposition(body, content_type, self._wanted, complete=complete)
+    def _parsed(self, parse: Callable[..., Exposition | ScrapeFailed]) -> View | ScrapeFailed:
+        page = parse(names=self._wanted)
         return page if isinstance(page, ScrapeFailed) else _view(page, self._models)
 
     def _fitting(self, view: View) -> Mapping | None:
@@ -95,11 +113,11 @@ class PageReader:
     def _page(self, view: View) -> Page:
         return Page(None if self.mapping is None else self._restricted(self.mapping, view))
 
-    def _read_json(self, body: bytes) -> Page | ScrapeFailed:
+    def _read_json(self, body: bytes, check: Callable[[], object]) -> Page | ScrapeFailed:
         mapping = self._json
         if mapping is None or not body.lstrip(BLANK).startswith(b"["):
             return ScrapeFailed(ScrapeFailure.WRONG_CONTENT, "a JSON document, not metrics")
-        view = self._iterations.read(body, mapping.idle_zero)
+        view = self._iterations.read(body, mapping.idle_zero, check)
         if isinstance(view, ScrapeFailed):
             return view
         if isinstance(view, View) and not fits(mapping, view):
@@ -169,7 +187,10 @@ def samples_of(view: View, mapping: Mapping, version: str) -> EngineSamples:
         capacity=reading(view, sources.capacity, copies),
         start_time=reading(view, sources.start_time, copies).value,
         asleep=_asleep(view, mapping),
-        model_names=tuple(name for name in names if name not in mapping.unnamed),
+        model_names=tuple(
+            name[:NAME_LENGTH]
+            for name in islice((name for name in names if name not in mapping.unnamed), MOST_NAMES)
+        ),
         loras=_listed_names(view, mapping.loras),
     )
 
@@ -181,7 +202,8 @@ def _listed_names(view: View, sources: Iterable[NameList]) -> frozenset[str]:
         newest = max(rows, key=lambda row: row.value, default=None)
         listed = [newest.labels.get(label, "") for label in source.labels] if newest else []
         names.update(name.strip() for text in listed for name in text.split(","))
-    return frozenset(names - {""})
+    usable = sorted(name for name in names if 0 < len(name) <= NAME_LENGTH)
+    return frozenset(usable[:MOST_NAMES])
 
 
 def _asleep(view: View, mapping: Mapping) -> bool | None:

@@ -110,7 +110,9 @@ class Place:
             self.fetched = None
         else:
             self.fetched = got
-            result = self._reader.read(got.body, got.content_type, complete=got.complete)
+            result = self._reader.read(
+                got.body, got.content_type, complete=got.complete, check=got.check
+            )
         self.verdict = self._judged(result)
         return result
 

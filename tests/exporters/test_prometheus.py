@@ -261,6 +261,25 @@ def test_hostile_labels_cannot_break_the_page():
     assert not [line for line in body.decode().splitlines() if "evil" in line[:10]]
 
 
+def info(**changes) -> dict[str, str]:
+    """Return the labels of a target's metadata."""
+    _, body = render(pool(target(**changes)))
+    families = {family.name: family for family in parse_text(body.decode())}
+    return families["scorer_target_info"].samples[0].labels
+
+
+def test_model_names_are_bounded():
+    """A page that names many models, or long ones, leaves an ellipsis in a short label."""
+    assert info(model_names=("a", "b"))["model_name"] == "a,b"
+    eight = tuple("abcdefgh")
+    assert info(model_names=eight)["model_name"] == "a,b,c,d,e,f,g,h"
+    assert info(model_names=(*eight, "i"))["model_name"] == "a,b,c,d,e,f,g,h,…"
+    assert info(model_names=("x" * 128,))["model_name"] == "x" * 128
+    assert info(model_names=("x" * 129,))["model_name"] == "x" * 127 + "…"
+    hostile = info(model_names=tuple(f"{n}" * 60_000 for n in range(10_000)))
+    assert len(hostile["model_name"]) <= 8 * 129 + 1
+
+
 def test_gzip():
     """A client that accepts gzip gets the same page compressed."""
     headers, body = render(pool(target()), encoding="deflate, gzip")

@@ -179,3 +179,16 @@ def test_gzip_members_are_joined():
 def test_raw_deflate_is_not_gzip():
     """Data of zlib is not what Content-Encoding gzip promises."""
     assert decoded(zlib.compress(PAGE), "gzip", LIMIT).reason is ScrapeFailure.WRONG_CONTENT
+
+
+def test_soup_of_gzip_members_is_refused():
+    """Each member copies what follows it, so a body of empty ones would take for ever."""
+    got = decoded(gzip.compress(b"") * 100_000, "gzip", LIMIT)
+    assert got == ScrapeFailed(ScrapeFailure.WRONG_CONTENT, "more than 16 gzip members")
+
+
+@pytest.mark.parametrize("blank", [b" ", b"\n", b"\xef\xbb\xbf"])
+def test_page_of_blanks_is_empty(fetch, answer, blank):
+    """However many there are."""
+    got = fetch(answer(blank * 200_000), max_bytes=1_000_000)
+    assert got.reason is ScrapeFailure.EMPTY

@@ -104,3 +104,17 @@ def test_adapters_are_those_of_the_newest_row(read):
         'vllm:num_requests_running{engine="0"} 1\n'
     )
     assert read(rows).samples.loras == {"a", "b", "c"}
+
+
+def test_names_of_a_page_are_bounded(read):
+    """Made-up models and adapters by the thousand do not make every snapshot large."""
+    adapters = ",".join(f"a{n}" for n in range(9000))
+    page = f'vllm:lora_requests_info{{running_lora_adapters="{adapters},{"x" * 300}"}} 1.0\n'
+    page += "".join(
+        f'vllm:num_requests_running{{engine="0",model_name="m{n:05}{"y" * 300}"}} 1\n'
+        for n in range(2000)
+    )
+    samples = read(page).samples
+    assert (len(samples.model_names), max(map(len, samples.model_names))) == (256, 256)
+    assert len(samples.loras) == 256
+    assert samples.running.value == 2000

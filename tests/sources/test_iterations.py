@@ -138,3 +138,64 @@ def test_number_that_means_nothing_is_missing(reads, number):
     """What JSON allows and no count is."""
     (page,) = reads([record(1, active=number)])
     assert page.samples.running.gap is Gap.NOT_A_NUMBER
+
+
+def test_list_over_many_chunks_is_read_whole(reads):
+    """Records are decoded a chunk at a time; where one is cut makes no difference."""
+    records = [record(number, note="],}" * (number % 50)) for number in range(1, 3000)]
+    (page,) = reads(json.dumps(records, indent=1).encode())
+    assert list(page.samples.progress.values()) == [2999]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"[" + b"{}," * 1_390_000 + b"{}]", ScrapeFailure.TOO_LARGE),
+        (b"[" + b"{}," * 20_000 + b"{}]", ScrapeFailure.TOO_LARGE),
+        (b'[{"a":"' + b"x" * 5_000_000 + b'"}]', ScrapeFailure.TOO_LARGE),
+        (b'[{"a":"' + b"x" * 70_000 + b'"}]', ScrapeFailure.PARSE),
+        (b"[" + b'{"a":' * 50_000, ScrapeFailure.PARSE),
+        (b"[{}] " + b" " * 100_000 + b"[]", ScrapeFailure.PARSE),
+        (b"[" + b" " * 100_000, ScrapeFailure.PARSE),
+        (b"[{},]", ScrapeFailure.PARSE),
+        (b"[{} {}]", ScrapeFailure.PARSE),
+        (
+            b'[{"iter":1,"numActiveRequests":1,'
+            + b",".join(b'"k%d":1' % n for n in range(5000))
+            + b'},{"attentionDpRank":1,'
+            + b",".join(b'"k%d":1' % n for n in range(5001))
+            + b"}]",
+            ScrapeFailure.TOO_LARGE,
+        ),
+    ],
+)
+def test_hostile_list_is_refused(reads, body, reason):
+    """No page of records is that large, deep or malformed; it costs no more than its limit."""
+    (got,) = reads(body)
+    assert isinstance(got, ScrapeFailed)
+    assert got.reason is reason
+    assert got.detail
+
+
+def test_blanks_between_records_mean_nothing(reads):
+    """Blanks that fill chunks do not hide the records around them."""
+    one, two = (json.dumps(record(number)).encode() for number in (1, 2))
+    (page,) = reads(b"[" + one + b" " * 40_000 + b"," + b"\n" * 90_000 + two + b"]")
+    assert list(page.samples.progress.values()) == [2]
+
+
+def test_deep_records_do_no_harm(reads):
+    """What lies deeper than any statistic is not looked at."""
+    deep = b'{"a":' * 400 + b"1" + b"}" * 400
+    (page,) = reads(b'[{"iter":1,"numActiveRequests":4,"x":' + deep + b"}]")
+    assert page.samples.running == Reading(4)
+
+
+def test_ranks_are_bounded(reads):
+    """Made-up ranks do not pile up; the page fails, and the next one starts over."""
+    ranks = [record(1, attentionDpRank=n) for n in range(200)]
+    more = [record(1, attentionDpRank=n) for n in range(200, 300)]
+    first, second, third = reads(ranks, more, [record(2)])
+    assert first.samples.running == Reading(800)
+    assert second.reason is ScrapeFailure.TOO_LARGE
+    assert third.samples.running == Reading(4)
