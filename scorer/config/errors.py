@@ -47,7 +47,7 @@ _RULES = {
 }
 _PATTERNS = {
     "name": "must be 1 to 64 letters, digits, '.', '_' or '-'",
-    "metrics_path": "must be a path that starts with '/'",
+    "metrics_path": "must be a path that starts with '/', without blanks",
     "family": "must be the name of a metric family",
     "ttft_histogram": "must be the name of a metric family",
     "target_label": "must be the name of a label",
