@@ -95,6 +95,7 @@ class Daemon:
             self.clocks,
             self.metrics_addresses,
         )
+        self._loading = threading.Lock()
         self._reloading = threading.Lock()
         self._started_at = self.clocks.monotonic()
         self._was_ready = False
@@ -154,13 +155,36 @@ class Daemon:
 
         A file that cannot be used changes nothing: the daemon goes on as it is.
         """
-        with self._reloading:
+        file = str(self._path)
+        with self._loading:  # discovery goes on meanwhile: a file may be slow to come
             try:
                 config = load_config(self._path or "")
+                self._take(config)
             except ConfigError as error:
-                self.stats.reloaded(ok=False, wall_time=self.clocks.wall())
                 self._refused(error)
-                return False
+            except Exception:
+                logger.exception("Configuration not reloaded", file=file)
+            else:
+                self.stats.reloaded(ok=True, wall_time=self.clocks.wall())
+                logger.info("Configuration reloaded", file=file, pools=len(config.pools))
+                return True
+            self.stats.reloaded(ok=False, wall_time=self.clocks.wall())
+            return False
+
+    def _refused(self, error: ConfigError) -> None:
+        for problem in error.problems:
+            logger.error("Configuration not reloaded", file=str(self._path), problem=problem)
+
+    def _take(self, config: Config) -> None:
+        """Change over to a configuration; when that fails, all is as it was, and it raises."""
+        with self._reloading:
+            restore = self.registry.remembered()
+            try:
+                self._apply(config)
+            except Exception:
+                restore()
+                self._apply(self.config)
+                raise
             if config.web != self._web:
                 logger.warning(
                     "web.listen_address changes with a restart only",
@@ -169,15 +193,7 @@ class Daemon:
                 )
             if config.feedback.udp != self.config.feedback.udp:
                 logger.warning("feedback.udp.listen changes with a restart only")
-            self._apply(config)
             self.config = config
-            self.stats.reloaded(ok=True, wall_time=self.clocks.wall())
-            logger.info("Configuration reloaded", file=str(self._path), pools=len(config.pools))
-            return True
-
-    def _refused(self, error: ConfigError) -> None:
-        for problem in error.problems:
-            logger.error("Configuration not reloaded", file=str(self._path), problem=problem)
 
     def ready(self) -> str | None:
         """Return None when ready, else a sentence saying why not.
@@ -237,12 +253,14 @@ class Daemon:
         """Bring discovery, registry, sources and jobs to a configuration."""
         self.discovery.apply(config)
         found = {pool.name: self.discovery.found(pool.name) for pool in config.pools}
-        self._forget(self.registry.apply(config.pools, found, self.clocks.monotonic()))
+        departed = self.registry.apply(config.pools, found, self.clocks.monotonic())
         self.feeds.apply(config)
         self.feedback.use(config.feedback)
         wanted = self.discovery.jobs | self.feeds.jobs
         for pool_config in config.pools:
             wanted |= self._schedule(pool_config, config)
+        # What follows forgets, and must not be reached by a configuration that is not taken.
+        self._forget(departed)
         self._remove(self.scheduler.names - wanted)
         self._keep_counts()
         self.picks.keep(set(self.registry.pools))

@@ -25,7 +25,6 @@ from scorer.config.prometheus import PrometheusConfig, problems_without_promethe
 from scorer.config.types import Deadline, Interval, ListenAddress, Strict
 from scorer.discovered import Mechanism
 
-
 PIPE_PATIENCE = 5.0
 """Seconds for which a configuration that comes through a pipe is waited for."""
 
@@ -125,7 +124,19 @@ def parse_config(text: str, folder: str | Path = "") -> Config:
         raise ConfigError([*problems_of(error, Config), *across]) from None
     if across:
         raise ConfigError(across)
+    _derive(config)
     return config
+
+
+def _derive(config: Config) -> None:
+    """Make once what is made of a configuration, so that a failure is one of reading it."""
+    for pool in config.pools:
+        pool.facts()
+        pool.score_params()
+        pool.known_mappings(config.mappings)
+    for gateway in config.gateways:
+        gateway.rules()
+    config.feedback.own_rules()
 
 
 def load_config(path: str | Path, patience: float = 0.0) -> Config:

@@ -17,7 +17,6 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ValidationInfo
 
-
 LARGEST = 1 << 20
 """Bytes of the largest file that is read: more is no configuration, list or secret."""
 _BLOCK = 1 << 16
@@ -105,7 +104,8 @@ def _wait(file: int, deadline: float) -> None:
 
 
 def _too_large(largest: int) -> OSError:
-    return OSError(errno.EFBIG, f"larger than {largest >> 20} MiB")
+    size = f"{largest >> 20} MiB" if largest >> 20 else f"{largest >> 10} KiB"
+    return OSError(errno.EFBIG, f"larger than {size}")
 
 
 def _named(text: str, info: ValidationInfo) -> FileName:

@@ -10,9 +10,7 @@ from pydantic_core import PydanticCustomError
 from scorer.config.types import Strict
 
 LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LABEL_TEMPLATE = re.compile(
-    r"(?:[A-Za-z_]|\$\{\w+\}|\$\w)(?:\w|\$\{\w+\}|\$\w)*", re.ASCII
-)
+_LABEL_TEMPLATE = re.compile(r"(?:[A-Za-z_]|\$\{\w+\}|\$\w)(?:\w|\$\{\w+\}|\$\w)*", re.ASCII)
 """Of what Prometheus allows; each text fits in one way only, so a long one takes no longer."""
 _RE2_GROUP = re.compile(r"\(\?<(?![=!])")
 

@@ -10,7 +10,6 @@ from pydantic_core import PydanticCustomError
 from scorer.addresses import MAX_PORT, is_host
 from scorer.durations import parse_duration
 
-
 _LISTEN = re.compile(r"(?:\[([^\[\]]+)\]|([^\[\]:]*)):([0-9]{1,5})")
 
 

@@ -18,7 +18,10 @@ _LONGEST = 200
 
 def without_userinfo(url: str) -> str:
     """Return ``url`` without user and password, which must not reach logs and pages."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # such as http://[::1, which is no URL
+        return url.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
