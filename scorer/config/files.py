@@ -104,8 +104,9 @@ def _wait(file: int, deadline: float) -> None:
 
 
 def _too_large(largest: int) -> OSError:
-    size = f"{largest >> 20} MiB" if largest >> 20 else f"{largest >> 10} KiB"
-    return OSError(errno.EFBIG, f"larger than {size}")
+    """Return the error of a file of more than ``largest`` bytes."""
+    size = f"{largest >> 20} MiB" if largest >> 20 else f"{largest} bytes"
+    return OSError(errno.EFBIG, f"more than {size}")
 
 
 def _named(text: str, info: ValidationInfo) -> FileName:
