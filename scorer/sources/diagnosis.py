@@ -82,7 +82,10 @@ def _shown(samples: EngineSamples) -> dict[str, Reading | Histogram | Outcomes]:
 
 
 def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return the diagnosis as JSON values; ``failure`` only when there are no samples."""
+    """Return the diagnosis as JSON values.
+
+    ``failure`` only when there are no samples, ``looked_for`` only when families are absent.
+    """
     samples = diagnosis.samples
     found: dict[str, Any] = {
         "target": diagnosis.target,
@@ -94,6 +97,12 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "unavailable": {name: gap.value for name, gap in diagnosis.unavailable.items()},
         "hints": list(diagnosis.hints),
     }
+    if samples is not None and Gap.FAMILY_ABSENT in diagnosis.unavailable.values():
+        found["looked_for"] = {
+            name: list(looked_for(samples, name))
+            for name, gap in diagnosis.unavailable.items()
+            if gap is Gap.FAMILY_ABSENT
+        }
     if samples is None:
         found["failure"] = {"reason": diagnosis.reason, "detail": diagnosis.detail}
     return found
@@ -178,7 +187,8 @@ def looked_for(samples: EngineSamples, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.family for part in parts))
 
 
-def _absent(families: tuple[str, ...]) -> str:
+def absent(families: tuple[str, ...]) -> str:
+    """Return in words that a page has none of ``families``."""
     if len(families) == 1:
         return f"the page has no {families[0]}"
     return f"the page has none of {', '.join(families)}"
@@ -186,7 +196,7 @@ def _absent(families: tuple[str, ...]) -> str:
 
 def _in_words(name: str, part: Reading | Histogram | Outcomes, samples: EngineSamples) -> str:
     if part.gap is Gap.FAMILY_ABSENT and (families := looked_for(samples, name)):
-        return f"unavailable: {_absent(families)} ({part.gap})"
+        return f"unavailable: {absent(families)} ({part.gap})"
     if part.gap is not None:
         return f"unavailable: {_IN_WORDS[part.gap]} ({part.gap})"
     if isinstance(part, Histogram):
