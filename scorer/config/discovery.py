@@ -180,8 +180,8 @@ class KubernetesSdConfig(HttpClientConfig):
     cluster that the daemon runs in is asked, as the daemon's own service account.
     """
 
-    namespace: Annotated[str, Field(min_length=1)]
-    label_selector: str = ""
+    namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+    label_selector: Annotated[str, Field(pattern=r"^[ -~]*$")] = ""
     port: Annotated[int | str, BeforeValidator(_number_or_name)]
     api_server: Url | None = None
 

@@ -64,6 +64,8 @@ class _Loader(yaml.SafeLoader):
             problem = f"is a number of more than {LONGEST_NUMBER} characters"
             raise ConstructorError(None, None, problem, node.start_mark)
         try:
+            if isinstance(node.value, str):
+                node.value.encode()  # "\\ud800" is a string of Python, and no text
             return super().construct_object(node, deep)
         except _UNREADABLE as error:
             kind = node.tag.rpartition(":")[2]

@@ -48,6 +48,8 @@ _RULES = {
 _PATTERNS = {
     "name": "must be 1 to 64 letters, digits, '.', '_' or '-'",
     "metrics_path": "must be a path that starts with '/', without blanks",
+    "namespace": "must be the name of a namespace",
+    "label_selector": "must be a label selector in ASCII",
     "family": "must be the name of a metric family",
     "ttft_histogram": "must be the name of a metric family",
     "target_label": "must be the name of a label",
