@@ -18,11 +18,15 @@ ANY_PORT = "127.0.0.1:0"
 
 
 @contextmanager
-def demo(*arguments: str):
+def demo(*arguments: str, **environment: str):
     """Run ``scorer demo`` for the length of a ``with`` block; its output is one pipe."""
     command = [sys.executable, "-m", "scorer", "demo", "--web.listen-address", ANY_PORT]
     with subprocess.Popen(
-        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*command, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **environment},
     ) as process:
         try:
             yield process
@@ -133,9 +137,9 @@ def test_a_daemon_that_dies_ends_the_demo_with_1():
 
 
 @pytest.mark.system
-def test_nothing_outlives_a_demo_that_is_killed():
+def test_nothing_outlives_a_demo_that_is_killed(tmp_path):
     """Whoever kills the demo gets rid of the daemon too, within three seconds."""
-    with demo() as process:
+    with demo(TMPDIR=str(tmp_path)) as process:
         read_until(process, "Ctrl-C")
         children = children_of(process.pid)
         process.kill()
