@@ -10,9 +10,16 @@ from dataclasses import dataclass
 from typing import NoReturn
 from urllib.parse import SplitResult, urlsplit
 
-_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
-_PREFIX = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+;=:@%-]+)*/?")
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
+_PREFIX = re.compile(r"(?:/[A-Za-z0-9._~%+@=-]+)*/?")
 MAX_PORT = 65_535
+LONGEST_HOST = 253
+
+
+def is_host(text: str) -> bool:
+    """Whether ``text`` is written as a host name or an IPv4 address."""
+    return len(text) <= LONGEST_HOST and _HOST.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +60,18 @@ def parse_address(text: str, scheme: str = "http") -> Address:
         _refuse("must put an IPv6 address in brackets, as [::1]:8000")
     if parts.scheme not in ("http", "https"):
         _refuse("must use the scheme http or https")
-    if parts.query or parts.fragment or parts.username is not None:
+    if parts.username is not None or "?" in text or "#" in text:
         _refuse("must be host:port with an optional path, nothing else")
     if _unbracketed_ipv6(text):
         _refuse("must put an IPv6 address in brackets, as [::1]:8000")
-    # urlsplit drops tabs and line feeds; a name with a comma would be two in a list of names.
-    if not text.isprintable() or not _PREFIX.fullmatch(parts.path):
-        _refuse("must have a path of letters, digits and URL characters other than ','")
+    # urlsplit drops blanks, tabs and line feeds where they cannot stand.
+    if not text.isprintable() or " " in text:
+        _refuse("must not contain blanks or control characters")
+    # The path is part of a name, which stands in lists, headers and the API's own paths.
+    if not _PREFIX.fullmatch(parts.path):
+        _refuse("must have a path of letters, digits and any of . _ ~ % + @ = -")
+    if "[" in parts.netloc and ":" not in (parts.hostname or ""):
+        _refuse("must put an IPv6 address in brackets, as [::1]:8000")
     return Address(parts.scheme, f"{_host(parts.hostname)}:{_port(parts)}", parts.path.rstrip("/"))
 
 
@@ -74,11 +86,13 @@ def _unbracketed_ipv6(text: str) -> bool:
 
 def _host(host: str | None) -> str:
     if host and ":" in host:
+        if "%" in host:
+            _refuse("must be an IPv6 address without a zone")
         try:
             return f"[{ipaddress.IPv6Address(host).compressed}]"
         except ValueError:
             _refuse("must put an IPv6 address in brackets, as [::1]:8000")
-    if not host or not _HOST.fullmatch(host):
+    if not host or not is_host(host):
         _refuse("must name a host as host:port")
     return host
 

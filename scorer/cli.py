@@ -4,18 +4,23 @@ Exit codes: 0 clean stop, 1 runtime error, 2 bad usage or configuration; ``docto
 also uses 1 for a page that cannot be read and 3 for one with signals missing.
 """
 
+import contextlib
+import errno
 import json
+import math
+import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 from urllib.parse import quote
 
 import click
 
 from scorer import __version__, client, logs
-from scorer.config import Config, load_config
+from scorer.config import PIPE_PATIENCE, Config, load_config
 from scorer.config.errors import ConfigError
 from scorer.config.files import unreadable
 from scorer.config.types import parse_listen_address
@@ -23,13 +28,14 @@ from scorer.core.vocabulary import Verb
 from scorer.daemon import Daemon
 from scorer.demo.run import run_demo
 from scorer.doctor import run_doctor
-from scorer.durations import parse_duration
+from scorer.durations import format_duration, parse_duration
 from scorer.explaining import as_text
 from scorer.http.words import ENDS, REASONS
 from scorer.serving import ListenError, listen, listen_udp, serve
 
 RUNTIME_ERROR, BAD_USAGE = 1, 2
 VERSION = f"scorer, version {__version__} (Python {platform.python_version()})"
+SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 0.001, 3600.0
 DEMO_ADDRESS = "127.0.0.1:9808"
 
 
@@ -49,14 +55,35 @@ class Checked(click.ParamType[Any]):
             self.fail(f"{value!r} {error}", param, ctx)
 
 
+class Rate(click.FloatRange):
+    """A number within bounds; click takes nan for one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's signature
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
+def _timeout(text: str) -> float:
+    seconds = parse_duration(text)
+    if not SHORTEST_TIMEOUT <= seconds <= LONGEST_TIMEOUT:
+        low, high = format_duration(SHORTEST_TIMEOUT), format_duration(LONGEST_TIMEOUT)
+        raise ValueError(f"must be at least {low} and at most {high}")
+    return seconds
+
+
 ADDRESS = Checked("address", parse_listen_address)
 DURATION = Checked("duration", parse_duration)
+TIMEOUT = Checked("duration", _timeout)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(message=VERSION)
 def main() -> None:
     """Score LLM inference targets and pick the one to send the next request to."""
+    _fill_standard_streams()
 
 
 @main.command()
@@ -99,12 +126,13 @@ def check_config(path: Path) -> None:
     if problems := list(unreadable(config)):
         _refuse(path, problems)
     count = sum(len(pool.static_targets()) for pool in config.pools)
-    for warning in config.warnings():
-        click.echo(f"WARNING: {path}: {warning}")
     found = _many(count, "target")
     if any(pool.discovers() for pool in config.pools):
         found += " and those that discovery finds"
-    click.echo(f"SUCCESS: {path}: {_many(len(config.pools), 'pool')}, {found}")
+    with _printing():
+        for warning in config.warnings():
+            click.echo(f"WARNING: {path}: {warning}")
+        click.echo(f"SUCCESS: {path}: {_many(len(config.pools), 'pool')}, {found}")
 
 
 @main.command()
@@ -114,7 +142,7 @@ def check_config(path: Path) -> None:
     help="How the diagnosis is printed.",
 )  # fmt: skip
 @click.option(
-    "--timeout", default="5s", show_default=True, type=DURATION,
+    "--timeout", default="5s", show_default=True, type=TIMEOUT,
     help="Total deadline of each scrape.",
 )  # fmt: skip
 def doctor(pages: tuple[str, ...], output: str, timeout: float) -> None:
@@ -122,7 +150,8 @@ def doctor(pages: tuple[str, ...], output: str, timeout: float) -> None:
 
     Exit code 0: readable, 1: not, 3: readable with signals missing.
     """
-    sys.exit(run_doctor(list(pages), output, timeout))
+    with _printing():
+        sys.exit(run_doctor(list(pages), output, timeout))
 
 
 @main.command()
@@ -153,7 +182,7 @@ def explain(target: str, pool: str, url: str, output: str) -> None:
 )  # fmt: skip
 @click.option("--engines", default=4, show_default=True, type=click.IntRange(2, 32))
 @click.option(
-    "--rate", default=10.0, show_default=True, type=click.FloatRange(0.1, 200),
+    "--rate", default=10.0, show_default=True, type=Rate(0.1, 200),
     help="Requests per second of the load.",
 )  # fmt: skip
 @click.option("--duration", type=DURATION, help="Stop by itself after this long.")
@@ -250,17 +279,51 @@ def _order(
         )
 
 
+def _fill_standard_streams() -> None:
+    """Let no socket become standard input, output or error where one of them is closed.
+
+    What cannot be printed as it is, such as bytes of a file's name, is printed escaped.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _printing() -> Iterator[None]:
+    """End with one line where nothing can be printed, and quietly where the reader left."""
+    try:
+        yield
+    except OSError as error:
+        # The interpreter would try once more at exit, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if error.errno != errno.EPIPE:
+            _fail(f"cannot write to standard output: {error.strerror}", RUNTIME_ERROR)
+        sys.exit(RUNTIME_ERROR)
+
+
 def _loaded(path: Path) -> Config:
     """Return the configuration in a file, or print every problem and exit with 2."""
     try:
-        return load_config(path)
+        return load_config(path, PIPE_PATIENCE)
     except ConfigError as error:
         _refuse(path, error.problems)
 
 
 def _refuse(path: Path, problems: Sequence[str]) -> NoReturn:
-    for problem in problems:
-        click.echo(f"FAILED: {path}: {problem}", err=True)
+    with contextlib.suppress(OSError):
+        for problem in problems:
+            click.echo(f"FAILED: {path}: {problem}", err=True)
     sys.exit(BAD_USAGE)
 
 
@@ -269,5 +332,6 @@ def _many(count: int, noun: str) -> str:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    click.echo(f"scorer: {message}", err=True)
+    with contextlib.suppress(OSError):
+        click.echo(f"scorer: {message}", err=True)
     sys.exit(code)

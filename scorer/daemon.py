@@ -5,12 +5,9 @@ parse; scoring threads judge pools and publish snapshots. They meet in a pool's 
 and in the published snapshot only.
 """
 
-import math
 import random
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
@@ -21,10 +18,7 @@ from scorer.clocks import Clocks
 from scorer.config import Config, load_config
 from scorer.config.errors import ConfigError
 from scorer.config.http_client import unverified
-from scorer.config.pool import PoolConfig
-from scorer.core.health import FALL, TargetHealth, TargetId
-from scorer.core.samples import Scrape
-from scorer.cycle import Cycle
+from scorer.core.health import TargetId
 from scorer.daemon_stats import DaemonStats
 from scorer.discovered import DiscoveredTarget, ListedTarget
 from scorer.discovery import Discovery
@@ -38,34 +32,15 @@ from scorer.http.ports import Ports
 from scorer.inflight import InFlight
 from scorer.operators import Operators
 from scorer.pick_stats import PickStats
-from scorer.registry import Pool, Registry
+from scorer.pool_jobs import PoolJobs
+from scorer.registry import Registry
 from scorer.scheduler import Scheduler
-from scorer.sources.engine import EngineSource
-from scorer.sources.places import ScrapeTarget
 from scorer.state import StateKeeper
 
 logger = structlog.stdlib.get_logger(__name__)
 
-TICK = 0.5
-"""Seconds between two judgements of a pool; less when it is scraped more often."""
-LARGE_POOL, LARGE_TICK = 250, 1.0
-"""From this many targets on a judgement takes long enough to be made once a second."""
-PATIENCE = 10.0
-"""Seconds without the end of a scrape, at least, after which a target counts as unseen."""
 READY_GRACE = 10.0
 """Seconds after the start for which a pool that is not scored holds readiness back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a job does; a reload that changes none of it leaves the job alone.
-
-    ``owner`` is the pool or the target that the job works for, by identity.
-    """
-
-    owner: int
-    interval: float
-    target: ScrapeTarget | None = None
 
 
 class Daemon:
@@ -84,14 +59,15 @@ class Daemon:
         self.picks = PickStats()
         self.stats = DaemonStats()
         self.feedback = Feedback(self.registry, self.inflight, self.clocks)
-        self.operators = Operators(self.registry, self.clocks, self._judge)
         self.scheduler = Scheduler(self.clocks.monotonic)
         self.stopping = False
         self._path = path
         self._web = config.web
-        self._plans: dict[str, Plan] = {}
-        self._sources: dict[str, EngineSource] = {}
-        self._ticks: dict[str, Callable[[], None]] = {}
+        self._reloading = threading.Lock()
+        self.jobs = PoolJobs(
+            self.scheduler, self.registry, self.inflight, self.stats, self.clocks, self._reloading
+        )
+        self.operators = Operators(self.registry, self.clocks, self.jobs.judge)
         self.discovery = Discovery(self.scheduler, self.update, self.clocks.monotonic)
         self.feeds = Feeds(
             self.scheduler,
@@ -104,7 +80,7 @@ class Daemon:
         self.state = StateKeeper(
             self.scheduler, self.registry, self.inflight, self.stats, self.clocks
         )
-        self._reloading = threading.Lock()
+        self._loading = threading.Lock()
         self._started_at = self.clocks.monotonic()
         self._was_ready = False
         ports = self._ports()
@@ -154,26 +130,47 @@ class Daemon:
     def stop(self) -> None:
         """Stop discovering, scraping and scoring; what came in until then is remembered."""
         self.scheduler.stop()
-        for tick in list(self._ticks.values()):
-            tick()
+        self.jobs.judge_all()
         self.state.stop()
         self.discovery.stop()
         self.feeds.stop()
-        for source in self._sources.values():
-            source.close()
+        self.jobs.stop()
 
     def reload(self) -> bool:
         """Read the configuration file again, all or nothing; return whether it was applied.
 
         A file that cannot be used changes nothing: the daemon goes on as it is.
         """
-        with self._reloading:
+        file = str(self._path)
+        with self._loading:  # discovery goes on meanwhile: a file may be slow to come
             try:
                 config = load_config(self._path or "")
+                self._take(config)
             except ConfigError as error:
-                self.stats.reloaded(ok=False, wall_time=self.clocks.wall())
                 self._refused(error)
-                return False
+            except Exception:
+                logger.exception("Configuration not reloaded", file=file)
+            else:
+                self.stats.reloaded(ok=True, wall_time=self.clocks.wall())
+                logger.info("Configuration reloaded", file=file, pools=len(config.pools))
+                return True
+            self.stats.reloaded(ok=False, wall_time=self.clocks.wall())
+            return False
+
+    def _refused(self, error: ConfigError) -> None:
+        for problem in error.problems:
+            logger.error("Configuration not reloaded", file=str(self._path), problem=problem)
+
+    def _take(self, config: Config) -> None:
+        """Change over to a configuration; when that fails, all is as it was, and it raises."""
+        with self._reloading:
+            restore = self.registry.remembered()
+            try:
+                self._apply(config)
+            except Exception:
+                restore()
+                self._apply(self.config)
+                raise
             if config.web.listen_address != self._web.listen_address:
                 logger.warning(
                     "web.listen_address changes with a restart only",
@@ -182,15 +179,7 @@ class Daemon:
                 )
             if config.feedback.udp != self.config.feedback.udp:
                 logger.warning("feedback.udp.listen changes with a restart only")
-            self._apply(config)
             self.config = config
-            self.stats.reloaded(ok=True, wall_time=self.clocks.wall())
-            logger.info("Configuration reloaded", file=str(self._path), pools=len(config.pools))
-            return True
-
-    def _refused(self, error: ConfigError) -> None:
-        for problem in error.problems:
-            logger.error("Configuration not reloaded", file=str(self._path), problem=problem)
 
     def ready(self) -> str | None:
         """Return None when ready, else a sentence saying why not.
@@ -229,9 +218,9 @@ class Daemon:
                 settled=self._grace_is_over,
             )
             self._forget(departed)
-            wanted = self._schedule(config, self.config)
+            wanted = self.jobs.schedule(config, self.config, self.discovery.found(name).targets)
             scrapes = {job for job in self.scheduler.names if job.startswith(f"scrape {name} ")}
-            self._remove(scrapes - wanted)
+            self.jobs.remove(scrapes - wanted)
             self._keep_counts()
 
     def listed(self, name: str) -> list[ListedTarget] | None:
@@ -242,8 +231,7 @@ class Daemon:
 
     def _listed(self, pool: str, found: DiscoveredTarget) -> ListedTarget:
         target = found.address.name
-        source = self._sources.get(f"scrape {pool} {target}")
-        path = source.place.path if source else found.metrics_path
+        path = self.jobs.path(pool, target) or found.metrics_path
         return ListedTarget(target, found.metrics_site(), path, found.labels)
 
     def _apply(self, config: Config) -> None:
@@ -251,14 +239,17 @@ class Daemon:
         self.state.apply(config)
         self.discovery.apply(config)
         found = {pool.name: self.discovery.found(pool.name) for pool in config.pools}
-        self._forget(self.registry.apply(config.pools, found, self.clocks.monotonic()))
+        departed = self.registry.apply(config.pools, found, self.clocks.monotonic())
         self.feeds.apply(config)
         self.feedback.use(config.feedback)
         self.operators.use(config.web.admin_token_file)
         wanted = self.discovery.jobs | self.feeds.jobs | self.state.jobs
         for pool_config in config.pools:
-            wanted |= self._schedule(pool_config, config)
-        self._remove(self.scheduler.names - wanted)
+            targets = self.discovery.found(pool_config.name).targets
+            wanted |= self.jobs.schedule(pool_config, config, targets)
+        # What follows forgets, and must not be reached by a configuration that is not taken.
+        self._forget(departed)
+        self.jobs.remove(self.scheduler.names - wanted)
         self._keep_counts()
         self.picks.keep(set(self.registry.pools))
         for warning in unverified(config):
@@ -273,127 +264,8 @@ class Daemon:
         for identity in departed:
             self.inflight.forget(identity.pool, identity.target)
 
-    def _remove(self, jobs: set[str]) -> None:
-        for name in jobs:
-            self.scheduler.remove(name)
-            self._retire(name)
-
     def _keep_counts(self) -> None:
         pools = self.registry.pools
         targets = {(name, target) for name, pool in pools.items() for target in pool.targets}
         self.stats.keep(set(pools), targets)
         self.feedback.stats.keep(targets)
-
-    def _schedule(self, config: PoolConfig, whole: Config) -> set[str]:
-        """Arm the jobs of a pool where they changed; return the names of all of them."""
-        pool = self.registry.pools[config.name]
-        interval, timeout = whole.interval(config), whole.timeout(config)
-        mappings, client = config.known_mappings(whole.mappings), config.http_client()
-        names = {
-            self._arm_scoring(
-                pool, min(TICK if len(pool.targets) < LARGE_POOL else LARGE_TICK, interval)
-            )
-        }
-        for found in self.discovery.found(config.name).targets:
-            health = pool.targets.get(found.address.name)
-            if health is None:  # it has just been found: an update of its own follows
-                continue
-            self.inflight.start_rate(config.name, found.address.name, found.capacity)
-            if config.source != "scrape":
-                health.patience = math.inf  # one job asks for all, and always comes to an end
-                continue
-            target = ScrapeTarget(
-                site=found.metrics_site(),
-                timeout=timeout,
-                path=found.metrics_path or config.metrics_path,
-                client=client,
-                paced=config.scrape_interval is None and config.scrape_timeout is None,
-                models=config.models,
-                engine=config.only_engine,
-                mappings=mappings,
-            )
-            names.add(self._arm_scrape(target, interval, pool, health))
-        return names
-
-    def _arm_scoring(self, pool: Pool, interval: float) -> str:
-        """Judge a pool at once, and from then on every ``interval`` seconds."""
-        name = f"score {pool.facts.name}"
-        plan = Plan(id(pool), interval)
-        if self._plans.get(name) == plan:
-            self._ticks[name]()
-        else:
-            tick = self._ticks[name] = self._tick_of(pool)
-            tick()
-            self._plans[name] = plan
-            self.scheduler.every(name, interval, tick, executor="score")
-        return name
-
-    def _arm_scrape(
-        self, target: ScrapeTarget, interval: float, pool: Pool, health: TargetHealth
-    ) -> str:
-        name = f"scrape {health.id.pool} {health.id.target}"
-        plan = Plan(id(health), interval, target)
-        if self._plans.get(name) == plan:
-            return name
-        self._retire(name)
-        source = EngineSource(target)
-        self._plans[name], self._sources[name] = plan, source
-        self._every(name, interval, source, pool, health)
-        return name
-
-    def _every(
-        self, name: str, interval: float, source: EngineSource, pool: Pool, health: TargetHealth
-    ) -> None:
-        health.patience = max(PATIENCE, FALL * interval + source.patience)
-        self.scheduler.every(
-            name,
-            interval,
-            partial(self._scrape, name, interval, source, pool, health),
-            missed=partial(self.stats.scrape_missed, health.id.pool, health.id.target),
-        )
-
-    def _retire(self, name: str) -> None:
-        self._plans.pop(name, None)
-        self._ticks.pop(name, None)
-        if source := self._sources.pop(name, None):
-            source.close()
-
-    def _scrape(
-        self, name: str, interval: float, source: EngineSource, pool: Pool, health: TargetHealth
-    ) -> None:
-        """Scrape one target and leave the result in its pool's inbox.
-
-        A source that was replaced meanwhile was closed under way: its result says
-        nothing about the target. A page that wants another pace gets it from here on.
-        """
-        started = self.clocks.monotonic()
-        mark = self.inflight.mark(health.id.pool, health.id.target, started)
-        result = source.scrape()
-        ended = self.clocks.monotonic()
-        if self._sources.get(name) is not source:
-            return
-        pool.inbox.append((health, Scrape(result, started, ended, mark.picks, mark)))
-        self.stats.scrape_done(health.id.pool, ended - started)
-        plan = self._plans.get(name)
-        wanted = source.interval or (plan.interval if plan else interval)
-        if wanted != interval:
-            with self._reloading:
-                if self._sources.get(name) is source:
-                    self._every(name, wanted, source, pool, health)
-
-    def _judge(self, pool: str) -> None:
-        """Judge a pool at once, if it is still there."""
-        if tick := self._ticks.get(f"score {pool}"):
-            tick()
-
-    def _tick_of(self, pool: Pool) -> Callable[[], None]:
-        cycle = Cycle(pool, self.inflight, self.registry.publish)
-        clock = self.clocks.monotonic
-
-        def tick() -> None:
-            started = clock()
-            cycle.tick(started)
-            ended = clock()
-            self.stats.scoring_done(pool.facts.name, ended - started, ended)
-
-        return tick

@@ -5,6 +5,7 @@ Exit codes: 0 readable, 1 not, 3 readable but without one of the signals that
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from scorer.addresses import parse_address
+from scorer.config.files import read_file
 from scorer.core.samples import Page, ScrapeFailed
 from scorer.mappings.engine import Mapping
 from scorer.mappings.shipped import engine_mappings
@@ -73,8 +75,10 @@ def diagnose_all(target: str, timeout: float) -> Iterator[Found]:
     """Diagnose ``target``, or if it is a folder every saved page in it, in order of names."""
     folder = Path(target)
     pages = []
-    if "://" not in target and folder.is_dir():
-        pages = sorted(path for path in folder.rglob("*") if path.suffix in PAGES)
+    # Not Path.is_dir(), which raises for a name that is too long or in a closed folder.
+    if "://" not in target and os.path.isdir(target):  # noqa: PTH112
+        found = (path for path in folder.rglob("*") if path.suffix in PAGES)
+        pages = sorted(path for path in found if path.is_file())
     if not pages:
         yield diagnose(target, timeout)
     for path in pages:
@@ -112,16 +116,24 @@ Obtained = tuple[Page | ScrapeFailed, Fetched | None, Mapping | None]
 def _obtained(target: str, timeout: float) -> Obtained:
     """Fetch a URL or read a file; OSError and ValueError say what is wrong with ``target``."""
     if target == "-":
-        return _read(_saved(sys.stdin.buffer.read(MAX_BYTES + 1)))
-    if "://" not in target and Path(target).exists():
-        with Path(target).open("rb") as file:
-            return _read(_saved(file.read(MAX_BYTES + 1)))
+        return _read(_saved(_standard_input()))
+    if "://" not in target and os.path.exists(target):  # noqa: PTH110 - as in diagnose_all()
+        return _read(_saved(read_file(target, MAX_BYTES, patience=timeout)))
     source = EngineSource(_scraped(target, timeout))
     try:
         result = source.scrape()
         return result, source.place.fetched, source.place.mapping
     finally:
         source.close()
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None:  # started with it closed
+        raise ValueError("standard input is closed")
+    content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"more than {MAX_BYTES} bytes")
+    return content
 
 
 def _read(got: Fetched) -> Obtained:
@@ -132,8 +144,6 @@ def _read(got: Fetched) -> Obtained:
 
 def _saved(body: bytes) -> Fetched:
     """Take a saved page; nothing but its last line feed tells whether it is whole."""
-    if len(body) > MAX_BYTES:
-        raise ValueError(f"more than {MAX_BYTES} bytes")
     openmetrics = body.rstrip().endswith(b"\n# EOF")
     kind = "application/openmetrics-text" if openmetrics else ""
     return Fetched(body, kind, complete=False)

@@ -2,21 +2,29 @@
 
 import re
 
+LONGEST = 366 * 86_400.0
+"""Seconds of the longest duration; clocks and sockets count no further than some centuries."""
 _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_LONGEST = 40
-"""Characters; more can only be numbers that nobody means and that overflow."""
 _DURATION = re.compile(
-    r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?(?:(?P<s>\d+)s)?(?:(?P<ms>\d+)ms)?"
+    r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?(?:(?P<s>\d+)s)?(?:(?P<ms>\d+)ms)?",
+    re.ASCII,
 )
+_LONGEST_TEXT = 100
+"""Characters; what is longer is no duration below the limit, and slow to make a number of."""
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds that ``text`` stands for; ValueError when it is no duration."""
-    match = _DURATION.fullmatch(text) if 0 < len(text) <= _LONGEST else None
-    if match is None:
+    """Return the seconds that ``text`` stands for, 366 days at most; ValueError says the rule."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not text:
         message = "must be a duration such as 500ms, 15s or 1m30s"
         raise ValueError(message)
-    return sum(int(count) * _UNITS[unit] for unit, count in match.groupdict("0").items())
+    if len(text) <= _LONGEST_TEXT:
+        seconds = sum(int(count) * _UNITS[unit] for unit, count in match.groupdict("0").items())
+        if seconds <= LONGEST:
+            return seconds
+    message = "must be at most 366d"
+    raise ValueError(message)
 
 
 def format_duration(seconds: float) -> str:

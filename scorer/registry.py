@@ -104,6 +104,21 @@ class Registry:
             self._publish({name: _without(views.get(name), gone, pools[name]) for name in pools})
         return departed
 
+    def remembered(self) -> Callable[[], None]:
+        """Return a function that brings pools, targets and views back to what they are now."""
+        pools, views = self._pools, self._snapshot.pools
+        kept = {name: (pool.facts, pool.params, pool.targets) for name, pool in pools.items()}
+
+        def restore() -> None:
+            for name, pool in pools.items():
+                with pool.lock:
+                    pool.facts, pool.params, pool.targets = kept[name]
+            with self._lock:
+                self._pools = pools
+                self._publish(views)
+
+        return restore
+
     def update(
         self, name: str, found: Found, now: float, *, settled: bool = False
     ) -> list[TargetId]:

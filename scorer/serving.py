@@ -1,7 +1,8 @@
 """The listener and the signals: serves a daemon until it is told to stop.
 
 SIGTERM and SIGINT stop accepting, finish the requests under way and end with 0.
-SIGHUP reloads, in a thread, because reading a file may block and picks may not wait.
+SIGHUP reloads, in a thread, because reading a file may block and picks may not wait;
+nor does the end wait for that thread.
 """
 
 import asyncio
@@ -11,7 +12,8 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 
 import structlog
 import uvicorn
@@ -65,9 +67,9 @@ def listen(address: str) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, int(port)))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter for a host that cannot be one
         sock.close()
-        message = f"cannot listen on {address}: {error.strerror or error}"
+        message = f"cannot listen on {address}: {_why(error)}"
         raise ListenError(message) from None
     sock.set_inheritable(True)
     return sock
@@ -81,14 +83,18 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
 def listen_udp(address: str) -> socket.socket | None:
     """Return a UDP socket bound to ``host:port``, None for ""; ListenError as :func:`listen`."""
     if not address:
         return None
     try:
         return bind_udp(address)
-    except OSError as error:
-        message = f"cannot listen on UDP {address}: {error.strerror or error}"
+    except (OSError, UnicodeError) as error:
+        message = f"cannot listen on UDP {address}: {_why(error)}"
         raise ListenError(message) from None
 
 
@@ -118,20 +124,18 @@ async def _serve(daemon: Daemon, sock: socket.socket, udp: socket.socket | None)
         )
     )
     loop = asyncio.get_running_loop()
-    reloads: set[asyncio.Future[bool]] = set()
+    reload = threading.Event()
 
     def stop(name: str) -> None:
         logger.info("Scorer is stopping", signal=name)
         daemon.stopping = server.should_exit = True
 
-    def reload() -> None:
-        running = asyncio.ensure_future(asyncio.to_thread(daemon.reload))
-        reloads.add(running)
-        running.add_done_callback(reloads.discard)
-
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, signal.Signals(number).name)
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGHUP, reload.set)
+    threading.Thread(
+        target=_reload_when, args=(reload, daemon.reload), name="reload", daemon=True
+    ).start()
     daemon.start()
     try:
         logger.info("Listening", address="{}:{}".format(*sock.getsockname()[:2]))
@@ -143,6 +147,13 @@ async def _serve(daemon: Daemon, sock: socket.socket, udp: socket.socket | None)
     finally:
         daemon.stop()
     logger.info("Scorer stopped")
+
+
+def _reload_when(asked: threading.Event, reload: Callable[[], object]) -> None:
+    """Reload whenever that is asked for; once for what was asked meanwhile."""
+    while asked.wait():
+        asked.clear()
+        reload()
 
 
 async def _take_feedback(daemon: Daemon, udp: socket.socket) -> None:

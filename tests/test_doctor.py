@@ -2,12 +2,14 @@
 
 import io
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from scorer.doctor import diagnose, exit_code, run_doctor
+from scorer.doctor import diagnose, diagnose_all, exit_code, run_doctor
 
 PAGES = Path(__file__).parent / "data" / "expositions"
 READABLE = str(PAGES / "vllm" / "v1-latest.prom")
@@ -203,6 +205,9 @@ def test_too_large_file_is_refused(page, monkeypatch):
         ("nowhere.prom", "no such file, and as an address it must name the port, as host:port"),
         ("ftp://engine/metrics", "neither an http nor an https URL"),
         ("http://", "neither an http nor an https URL"),
+        ("http://[::1", "Invalid IPv6 URL"),
+        ("/dev/zero", "a device, not a regular file"),
+        ("x" * 5_000, "no such file, and as an address it must name a host as host:port"),
         (str(PAGES.parent / "tls"), "Is a directory"),
     ],
 )
@@ -212,3 +217,33 @@ def test_target_that_is_none_is_named(target, detail, printed):
         f"{target}: not readable",
         f"  reason      target: {detail}",
     ]
+
+
+def test_pipe_is_waited_for_until_the_deadline(tmp_path):
+    """A named pipe that nobody writes to is given up, one that is written to is read."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert "a pipe whose writer does not" in diagnose(str(pipe), 0.1).detail
+    content = Path(READABLE).read_bytes()
+    writer = threading.Thread(target=pipe.write_bytes, args=(content,))
+    writer.start()
+    assert diagnose(str(pipe), 10.0).samples.running.value == 18
+    writer.join()
+
+
+def test_folder_is_read_without_its_pipes(tmp_path):
+    """A pipe among saved pages holds up none of them."""
+    os.mkfifo(tmp_path / "a.prom")
+    (tmp_path / "b.prom").write_text("up 1\n")
+    assert [each.target for each in diagnose_all(str(tmp_path), 0.1)] == ["b.prom"]
+
+
+def test_closed_standard_input_is_told(monkeypatch):
+    """A daemon's shell may have closed it."""
+    monkeypatch.setattr(sys, "stdin", None)
+    assert diagnose("-", 2.0).detail == "standard input is closed"
+
+
+def test_user_of_a_url_that_is_none_is_not_shown():
+    """What stands before an '@' is a secret, in a broken URL too."""
+    assert diagnose("http://user:secret@[::1", 2.0).target == "[::1"

@@ -99,7 +99,30 @@ def test_json_of_a_gateway_without_ttft(tmp_path, printed):
     """A gateway that has not streamed anything yet says why there is nothing."""
     page = tmp_path / "fresh.prom"
     page.write_text('gen_ai_server_request_duration_seconds_count{a="b"} 3\n')
-    assert json.loads(printed(str(page)))["ttft"] == {"unavailable": "family_absent"}
+    found = json.loads(printed(str(page)))
+    assert found["ttft"] == {"unavailable": "family_absent"}
+    assert any(
+        "the page has no gen_ai_server_time_to_first_token_seconds yet" in hint
+        for hint in found["hints"]
+    )
+
+
+def test_absent_family_is_named(printed):
+    """What was looked for is told, so that it can be looked for by hand."""
+    family = "nv_inference_first_response_histogram_ms"
+    text = printed("triton/trtllm.prom", "table")
+    assert f"  ttft        unavailable: the page has no {family} (family_absent)\n" in text
+    assert json.loads(printed("triton/trtllm.prom"))["looked_for"] == {"ttft": [family]}
+
+
+def test_every_absent_family_is_named(tmp_path, printed):
+    """All that tell a part of it, or would do instead of another."""
+    page = tmp_path / "old.prom"
+    page.write_text("vllm:num_requests_running 0\n")
+    assert (
+        "  errors      unavailable: the page has none of http_requests_total, "
+        "vllm:request_success_total (family_absent)\n"
+    ) in printed(str(page), "table")
 
 
 def test_text_of_a_gateway(printed):

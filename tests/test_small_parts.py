@@ -23,9 +23,7 @@ def test_duration(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "1", "1 s", "-1s", "1s1s", "s", "1.5s", "٣s1", "9" * 400 + "d", "9" * 5000 + "s"]
-)
+@pytest.mark.parametrize("text", ["", "1", "1 s", "-1s", "1s1s", "s", "1.5s", "٣s1"])
 def test_no_duration(text: str) -> None:
     """Anything else is refused."""
     with pytest.raises(ValueError, match="must be a duration"):
@@ -47,6 +45,8 @@ def test_duration_round_trip(milliseconds: int) -> None:
         ("http://[::1]:19001", "[::1]:19001", "http://[::1]:19001"),
         ("[0:0::1]:19001", "[::1]:19001", "http://[::1]:19001"),
         ("http://127.0.0.1:19002/", "127.0.0.1:19002", "http://127.0.0.1:19002"),
+        ("host:80/a~b/@c%20+=", "host:80/a~b/@c%20+=", "http://host:80/a~b/@c%20+="),
+        ("[::ffff:10.0.0.1]:80", "[::ffff:a00:1]:80", "http://[::ffff:a00:1]:80"),
         ("https://GPU-1.example:443/v1", "gpu-1.example:443/v1", "https://gpu-1.example:443/v1"),
     ],
 )
@@ -67,7 +67,23 @@ def test_address(text: str, name: str, url: str) -> None:
         ("ftp://host:21", "must use the scheme http or https"),
         ("user:secret@host:80", "must be host:port"),
         ("host:80?x=1", "must be host:port"),
-        ("host name:80", "must name a host"),
+        ("host name:80", "must not contain blanks"),
+        (" host:80", "must not contain blanks"),
+        ("host:80/a b", "must not contain blanks"),
+        ("host:80/\n", "must not contain blanks or control characters"),
+        ("host\0:80", "must not contain blanks or control characters"),
+        ("host:80#", "must be host:port"),
+        ("host:٣", "must have a port from 1 to 65535"),
+        ("host:" + "9" * 5000, "must have a port from 1 to 65535"),
+        ("höst:80", "must name a host"),
+        ("a..b:80", "must name a host"),
+        ("x" * 64 + ":80", "must name a host"),
+        ("host:80/a,b", "must have a path of letters"),
+        ("host:80/ü", "must have a path of letters"),
+        ("host:80//a", "must have a path of letters"),
+        ("[fe80::1%eth0]:80", "must be an IPv6 address without a zone"),
+        ("[v1.a]:80", "must"),
+        ("[::1]", "must name the port"),
         ("[::1:80", "must"),
         ("[zz]:80", "must"),
         ("", "must name a host"),
@@ -77,6 +93,13 @@ def test_bad_address(text: str, rule: str) -> None:
     """An address that cannot be right is refused with the rule it breaks."""
     with pytest.raises(ValueError, match=rule):
         parse_address(text)
+
+
+@pytest.mark.parametrize("text", ["367d", "1000000000d", "9" * 99 + "s", "9" * 10_000 + "ms"])
+def test_duration_is_bounded(text: str) -> None:
+    """No clock or socket can be told to wait for longer than a year."""
+    with pytest.raises(ValueError, match="must be at most 366d"):
+        parse_duration(text)
 
 
 @given(st.text(max_size=40))

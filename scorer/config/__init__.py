@@ -13,22 +13,29 @@ from typing import Annotated
 import yaml
 from pydantic import Field, ValidationError
 
+from scorer.config.document import load_yaml, where_and_what
 from scorer.config.engines import Mappings
-from scorer.config.errors import (
-    ConfigError,
-    load_yaml,
-    problems_across,
-    problems_of,
-    where_and_what,
-)
+from scorer.config.errors import ConfigError, problems_across, problems_of
 from scorer.config.feedback import FeedbackConfig
-from scorer.config.files import KeptFile, KeptPath, OptionalFilePath, unmatched, unwritable
+from scorer.config.files import (
+    KeptFile,
+    KeptPath,
+    OptionalFilePath,
+    read_file,
+    unmatched,
+    unwritable,
+)
 from scorer.config.gateways import Gateways, problems_of_gateways
 from scorer.config.http_client import unverified
 from scorer.config.pool import PoolConfig
 from scorer.config.prometheus import PrometheusConfig, problems_without_prometheus
 from scorer.config.types import Deadline, Interval, ListenAddress, Strict
 from scorer.discovered import Mechanism
+
+PIPE_PATIENCE = 5.0
+"""Seconds for which a configuration that comes through a pipe is waited for."""
+
+_UNFORESEEN = (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
 class GlobalConfig(Strict):
@@ -127,13 +134,28 @@ def parse_config(text: str, folder: str | Path = "") -> Config:
         raise ConfigError([*problems_of(error, Config), *across]) from None
     if across:
         raise ConfigError(across)
+    _derive(config)
     return config
 
 
-def load_config(path: str | Path) -> Config:
-    """Return the configuration in the file ``path``; ConfigError when it cannot be used."""
+def _derive(config: Config) -> None:
+    """Make once what is made of a configuration, so that a failure is one of reading it."""
+    for pool in config.pools:
+        pool.facts()
+        pool.score_params()
+        pool.known_mappings(config.mappings)
+    for gateway in config.gateways:
+        gateway.rules()
+    config.feedback.own_rules()
+
+
+def load_config(path: str | Path, patience: float = 0.0) -> Config:
+    """Return the configuration in the file ``path``; ConfigError when it cannot be used.
+
+    With ``patience`` it may come through a pipe, within so many seconds.
+    """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_file(path, patience=patience).decode()
     except OSError as error:
         raise ConfigError([f"cannot be read: {error.strerror}"]) from None
     except UnicodeDecodeError:
@@ -142,3 +164,5 @@ def load_config(path: str | Path) -> Config:
         return parse_config(text, Path(path).parent)
     except yaml.YAMLError as error:
         raise ConfigError([f"is not valid YAML: {where_and_what(error)}"]) from None
+    except _UNFORESEEN as error:  # a rule that does not foresee the value it is given
+        raise ConfigError([f"cannot be understood: {type(error).__name__}: {error}"]) from None

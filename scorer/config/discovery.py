@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from scorer.addresses import MAX_PORT, parse_address
+from scorer.addresses import MAX_PORT, is_host, parse_address
 from scorer.config.files import FilePattern, beside
 from scorer.config.http_client import HttpClientConfig
 from scorer.config.relabel import LABEL_NAME, RelabelConfig
@@ -20,17 +20,22 @@ from scorer.discovered import Mechanism
 
 FILE_FORMATS = (".json", ".yml", ".yaml")
 DNS_PORT = 53
+SLOWEST, FASTEST = 0.001, 1000.0
+"""Capacities: a target's speed relative to others."""
 _PORT_NAME = re.compile(r"[a-z0-9-]*[a-z][a-z0-9-]*")
 
 
 def parse_capacity(text: str) -> float:
     """Return a target's relative speed; ValueError when it is no positive number."""
     try:
-        value = float(text)
+        value = float(text) if text.isascii() else math.nan
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
         rule = f"must be a positive number, got {text}"
+        raise ValueError(rule)
+    if not SLOWEST <= value <= FASTEST:
+        rule = f"must be a number from {SLOWEST:g} to {FASTEST:g}, got {text}"
         raise ValueError(rule)
     return value
 
@@ -45,7 +50,8 @@ def parse_nameserver(text: str) -> tuple[str, int]:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
         address = None
-    if address is None or not port.isdecimal() or not 0 < int(port) <= MAX_PORT:
+    decimal = port.isascii() and port.isdecimal() and len(port) <= len(str(MAX_PORT))
+    if address is None or not decimal or not 0 < int(port) <= MAX_PORT:
         rule = "must be an IP address with an optional port, as 10.0.0.2:53 or [fd00::2]:53"
         raise ValueError(rule)
     return str(address), int(port)
@@ -83,7 +89,7 @@ def _url(text: str) -> str:
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         usable = False
-    if not usable or re.search(r"\s", text):
+    if not usable or not text.isprintable() or " " in text:
         rule = "must be an http or https URL"
         raise ValueError(rule)
     return text
@@ -98,7 +104,7 @@ def _without_user(text: str) -> str:
 
 
 def _dns_name(text: str) -> str:
-    if not text or re.search(r"[\s/:]|\.\.", text):
+    if not is_host(text):
         rule = "must be a DNS name"
         raise ValueError(rule)
     return text
@@ -174,8 +180,8 @@ class KubernetesSdConfig(HttpClientConfig):
     cluster that the daemon runs in is asked, as the daemon's own service account.
     """
 
-    namespace: Annotated[str, Field(min_length=1)]
-    label_selector: str = ""
+    namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+    label_selector: Annotated[str, Field(pattern=r"^[ -~]*$")] = ""
     port: Annotated[int | str, BeforeValidator(_number_or_name)]
     api_server: Url | None = None
 

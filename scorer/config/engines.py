@@ -53,7 +53,7 @@ class EngineConfig(Strict):
 
     engine: EngineName = "auto"
     metrics_port: Annotated[int, Field(ge=0, le=MAX_PORT)] | None = None
-    metrics_path: Annotated[str, Field(pattern=r"^(/[^\s?#]*)?$")] = ""
+    metrics_path: Annotated[str, Field(pattern=r'^(/[!"$->@-~]*)?$')] = ""
     mappings: Mappings = ()
     source: Literal["scrape", "prometheus"] = "scrape"
     prometheus: PoolQueries = PoolQueries()

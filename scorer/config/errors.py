@@ -6,10 +6,11 @@ problems come out in one go.
 """
 
 import difflib
+import math
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -17,6 +18,12 @@ from scorer.durations import format_duration, parse_duration
 
 DEFAULT_INTERVAL, DEFAULT_TIMEOUT = "1s", "800ms"
 LONGEST_VALUE = 60
+LONGEST_PROBLEM = 400
+MOST_PROBLEMS = 100
+
+_QUOTE = reprlib.Repr()
+_QUOTE.maxlevel, _QUOTE.maxstring = 3, LONGEST_VALUE
+"""Quotes a value in bounded time: a short file can mean an endless value by its aliases."""
 
 _RULES = {
     "missing": "is required",
@@ -42,7 +49,9 @@ _RULES = {
 }
 _PATTERNS = {
     "name": "must be 1 to 64 letters, digits, '.', '_' or '-'",
-    "metrics_path": "must be a path that starts with '/'",
+    "metrics_path": "must be a path that starts with '/', without blanks",
+    "namespace": "must be the name of a namespace",
+    "label_selector": "must be a label selector in ASCII",
     "family": "must be the name of a metric family",
     "ttft_histogram": "must be the name of a metric family",
     "target_label": "must be the name of a label",
@@ -53,47 +62,22 @@ _SPANS_KEYS = ("weights", "order", "whole")
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used; ``problems`` has one line each."""
+    """A configuration that cannot be used; ``problems`` has one line each, 100 at most."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         """Keep the problems."""
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
+        kept = [_line(problem) for problem in problems[:MOST_PROBLEMS]]
+        if more := len(problems) - len(kept):
+            kept.append(f"and {more} more problems")
+        super().__init__("; ".join(kept))
+        self.problems = tuple(kept)
 
 
-class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice; YAML itself lets the last one win."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - pyyaml's signature
-        """Return the mapping; a ConstructorError names a key given twice."""
-        seen = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                continue
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key in seen:
-                problem = f"the key {key!r} is given twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
-            seen.add(key if isinstance(key, str) else None)
-        return super().construct_mapping(node, deep)
-
-
-def load_yaml(text: str) -> dict[str, Any]:
-    """Return the mapping in ``text``; YAMLError or ConfigError when there is none."""
-    document = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
-    if document is None:
-        raise ConfigError(["is empty"])
-    if not isinstance(document, dict):
-        raise ConfigError([f"must be a mapping, got {shown(document)}"])
-    return document
-
-
-def where_and_what(error: yaml.YAMLError) -> str:
-    """Return what is wrong with a text that is no YAML, with line and column where known."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-    return " ".join(str(error).split())
+def _line(text: str) -> str:
+    """Return a text as one line of bounded length, whatever characters it quotes."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:LONGEST_PROBLEM])
+    return text if len(text) <= LONGEST_PROBLEM else text[: LONGEST_PROBLEM - 1] + "…"
 
 
 def problems_of(error: ValidationError, root: type[BaseModel]) -> list[str]:
@@ -120,7 +104,7 @@ def problems_across(document: Mapping[str, Any]) -> list[str]:
 
 def shown(value: object) -> str:
     """Return a value as an error message quotes it, cut when it is long."""
-    text = value if isinstance(value, str) else repr(value)
+    text = value[: LONGEST_VALUE + 1] if isinstance(value, str) else _QUOTE.repr(value)
     if text in ("", " ") or text != text.strip() or not text.isprintable():
         text = repr(text)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
@@ -185,8 +169,23 @@ def _rule(details: ErrorDetails) -> str:
     if kind == "value_error":
         return str(context["error"])
     if kind in _RULES:
-        return _RULES[kind].format(**context)
+        return _RULES[kind].format(**context) + _spelling(kind, details["input"])
     return details["msg"]
+
+
+def _spelling(kind: str, value: object) -> str:
+    """Return how a number that YAML took for text is written, or nothing."""
+    if kind not in ("float_type", "int_type") or not isinstance(value, str) or len(value) > 40:
+        return ""
+    try:
+        number = float(value)
+    except ValueError:
+        return ""
+    if not math.isfinite(number) or "e" not in value.lower():
+        return ", without quotes" if math.isfinite(number) else ""
+    mantissa, _, exponent = f"{number:e}".partition("e")
+    mantissa = mantissa.rstrip("0")
+    return f" (YAML takes this for text: write {mantissa}{'0' * mantissa.endswith('.')}e{exponent})"
 
 
 def _meant(location: tuple[int | str, ...], root: type[BaseModel]) -> str:

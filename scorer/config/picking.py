@@ -27,7 +27,7 @@ class CooldownConfig(Strict):
 
     min: Annotated[Duration, at_least("1s", "30s")] = 3.0
     max: Annotated[Duration, at_least("1s", "30s")] = 5.0
-    long_prompt_tokens: Annotated[int, Field(ge=1)] = DEFAULTS.long_prompt_tokens
+    long_prompt_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] = DEFAULTS.long_prompt_tokens
 
     @model_validator(mode="after")
     def _min_is_shorter(self) -> Self:

@@ -10,7 +10,8 @@ from pydantic_core import PydanticCustomError
 from scorer.config.types import Strict
 
 LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LABEL_TEMPLATE = re.compile(r"(?:(?:[A-Za-z_]|\$(?:\{\w+\}|\w+))+\w*)+", re.ASCII)
+_LABEL_TEMPLATE = re.compile(r"(?:[A-Za-z_]|\$\{\w+\}|\$\w)(?:\w|\$\{\w+\}|\$\w)*", re.ASCII)
+"""Of what Prometheus allows; each text fits in one way only, so a long one takes no longer."""
 _RE2_GROUP = re.compile(r"\(\?<(?![=!])")
 
 REGEX, SEPARATOR, REPLACEMENT = "(.*)", ";", "$1"
@@ -60,7 +61,7 @@ class RelabelConfig(Strict):
     separator: str = SEPARATOR
     target_label: str = ""
     regex: Annotated[str, AfterValidator(_pattern)] = REGEX
-    modulus: Annotated[int, Field(ge=0)] = 0
+    modulus: Annotated[int, Field(ge=0, lt=1 << 64)] = 0
     replacement: str = REPLACEMENT
     action: Action = "replace"
 

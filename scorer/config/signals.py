@@ -23,7 +23,7 @@ class ErrorsConfig(Strict):
     """Weight, slope (factor 1 at a ratio of 1 / slope) and window (seconds) of errors."""
 
     weight: Ratio = 0.40
-    slope: Annotated[float, Field(ge=1)] = 5.0
+    slope: Annotated[float, Field(ge=1, le=1e9)] = 5.0
     window: Annotated[Duration, at_least("1s", "5m")] = 30.0
 
 

@@ -1,12 +1,16 @@
 """Kinds of values in a configuration file, each with its rule."""
 
+import ipaddress
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from scorer.addresses import MAX_PORT
+from scorer.addresses import MAX_PORT, is_host
 from scorer.durations import parse_duration
+
+_LISTEN = re.compile(r"(?:\[([^\[\]]+)\]|([^\[\]:]*)):([0-9]{1,5})")
 
 
 def _duration(value: object) -> float:
@@ -30,19 +34,27 @@ def at_least(low: str, high: str | None = None) -> AfterValidator:
 
 def parse_listen_address(text: str) -> str:
     """Return ``text`` if it is ``host:port``; ValueError says the rule."""
-    host, _, port = text.rpartition(":")
-    bare_ipv6 = ":" in host and not (host.startswith("[") and host.endswith("]"))
-    if not port.isdecimal() or int(port) > MAX_PORT or bare_ipv6 or ":" not in text:
+    match = _LISTEN.fullmatch(text)
+    if match is None or int(match[3]) > MAX_PORT or not _can_be_bound(match[1], match[2]):
         rule = "must be host:port, as 0.0.0.0:9808 or [::]:9808"
         raise ValueError(rule)
     return text
 
 
+def _can_be_bound(bracketed: str | None, host: str) -> bool:
+    if bracketed is None:
+        return not host or is_host(host)
+    try:
+        return ipaddress.IPv6Address(bracketed).compressed.isprintable()
+    except ValueError:
+        return False
+
+
 Duration = Annotated[float, BeforeValidator(_duration)]
 """Seconds, written as a duration."""
 Interval = Annotated[Duration, at_least("100ms", "5m")]
-Deadline = Annotated[Duration, at_least("1ms")]
-Positive = Annotated[float, Field(gt=0)]
+Deadline = Annotated[Duration, at_least("1ms", "1h")]
+Positive = Annotated[float, Field(gt=0, le=1e9)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Points = Annotated[float, Field(ge=0, le=100)]
 ListenAddress = Annotated[str, AfterValidator(parse_listen_address)]
@@ -52,4 +64,4 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 class Strict(BaseModel):
     """A part of the file: frozen, no unknown keys, no silent conversion."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)

@@ -113,10 +113,13 @@ def _bar(score: float | None) -> str:
 
 
 def changes(before: Sequence[Row], after: Sequence[Row]) -> list[str]:
-    """Return a sentence for each target whose state changed between two reports."""
+    """Return a sentence for each target whose state changed between two reports.
+
+    It gives the address too, which is the target's name on the status page.
+    """
     states = {row.target: row.state for row in before}
     return [
-        f"{row.name}: {states[row.target]} -> {row.state}"
+        f"{row.name} ({row.target}): {states[row.target]} -> {row.state}"
         + (f" ({row.reason})" if row.reason not in ("", "none") else "")
         for row in after
         if states.get(row.target, row.state) != row.state

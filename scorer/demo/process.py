@@ -72,16 +72,16 @@ class Daemon:
 async def running(arguments: Sequence[str], log: Path) -> AsyncIterator[Daemon]:
     """Run ``python -m scorer`` with ``arguments`` for the length of a ``with`` block.
 
-    It gets a session of its own, so that a Ctrl-C reaches the demo alone and the demo
-    decides when the daemon stops.
+    It ends with this process, however that ends. It gets a session of its own, so that
+    a Ctrl-C reaches the demo alone and the demo decides when the daemon stops.
     """
     with log.open("wb") as sink:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "scorer",
+            "scorer.demo.child",
             *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=sink,
             stderr=sink,
             start_new_session=True,

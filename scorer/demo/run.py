@@ -51,6 +51,10 @@ class AddressTakenError(Exception):
     """The daemon's address cannot be listened on."""
 
 
+class OutputError(Exception):
+    """Nothing can be printed; its cause is the OSError."""
+
+
 def run_demo(
     listen: str, duration: float | None, rate: float, engines: int, out: TextIO | None = None
 ) -> int:
@@ -70,15 +74,21 @@ def run_demo(
     except (AddressTakenError, process.DaemonDiedError) as error:
         click.echo(f"scorer: {error}", err=True)
         return 1
-    except BrokenPipeError:
-        # The reader of the output left; the interpreter would complain once more at exit.
+    except OutputError as error:
+        # The interpreter would try once more at exit, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        if isinstance(error.__cause__, BrokenPipeError):  # the reader of the output left
+            return 0
+        click.echo(f"scorer: cannot write to standard output: {error}", err=True)
+        return 1
 
 
 async def _run(settings: Settings, out: TextIO) -> int:
     def write(line: str) -> None:
-        click.echo(line, file=out)
+        try:
+            click.echo(line, file=out)
+        except OSError as error:
+            raise OutputError(error.strerror) from error
 
     host, port = _claim(settings.listen)
     address = f"{'127.0.0.1' if host in ANY_HOST else host}:{port}"
@@ -160,9 +170,10 @@ def _claim(listen: str) -> tuple[str, int]:
         try:
             trial.bind((host.strip("[]"), int(port)))
             trial.listen()
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter for a host that cannot be one
+            why = getattr(error, "strerror", None) or str(error)
             raise AddressTakenError(
-                f"cannot listen on {listen}: {error.strerror}; stop what listens there or give"
+                f"cannot listen on {listen}: {why}; stop what listens there or give"
                 " another address with --web.listen-address or SCORER_WEB_LISTEN_ADDRESS"
             ) from None
         return host, trial.getsockname()[1]

@@ -57,8 +57,12 @@ class Scenario:
         await self._restart(restarted)
         await asyncio.sleep(timing.warmup)
 
+    def _name(self, position: int) -> str:
+        """Return what an engine is called here, and on the status page."""
+        return f"engine {position + 1} ({self._servers[position].address})"
+
     async def _disturb(self, position: int) -> None:
-        name = f"engine {position + 1}"
+        name = self._name(position)
         self._say(
             f"{name} gets a pile of long documents behind the scorer's back:"
             " its KV cache fills and a queue forms, watch its score"
@@ -83,7 +87,7 @@ class Scenario:
             return
 
     async def _restart(self, position: int) -> None:
-        name = f"engine {position + 1}"
+        name = self._name(position)
         self._say(f"{name} restarts: connections are refused, its streams break")
         await self._servers[position].restart(self._timing.down)
         self._say(f"{name} is back, empty: its score climbs from 0, 15 points a second")

@@ -17,9 +17,12 @@ from pathlib import Path
 
 import structlog
 
+from scorer.config.files import read_file
+
 CHECK_EVERY = 1.0
 """Seconds between two looks at the token file."""
-LONGEST_TOKEN = 4096
+LONGEST_TOKEN = 1 << 12
+"""Bytes."""
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -135,8 +138,7 @@ class Trust:
             state: object = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
             if state == self._state:
                 return
-            with path.open("rb") as file:
-                token = file.read(LONGEST_TOKEN).strip()
+            token = read_file(path, LONGEST_TOKEN).strip()
         except OSError as error:
             state, token = str(error.strerror), b""
         if state != self._state and not token:

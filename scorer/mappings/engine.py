@@ -25,11 +25,17 @@ from scorer.mappings.rows import (
     Texts,
 )
 
+SHORTEST, LONGEST = 0.1, 300.0
+"""Seconds between two scrapes, and of a scrape's deadline."""
+
 
 def _duration(value: object) -> float | None:
     if not isinstance(value, str):
         raise ValueError("must be a duration such as 500ms, 15s or 1m30s")  # noqa: TRY004 - pydantic's word
-    return parse_duration(value)
+    seconds = parse_duration(value)
+    if not SHORTEST <= seconds <= LONGEST:
+        raise ValueError("must be at least 100ms and at most 5m")
+    return seconds
 
 
 def _path(text: str) -> str:

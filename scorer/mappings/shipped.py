@@ -50,8 +50,8 @@ def built(raw: dict[str, Any]) -> dict[str, Any]:
             raise ValueError("rename needs extends beside it")
         return given
     shipped = _files("engines")
-    if name not in shipped:
-        raise ValueError(f"extends must be one of {', '.join(shipped)}, got {name}")
+    if not isinstance(name, str) or name not in shipped:
+        raise ValueError(f"extends must be one of {', '.join(shipped)}, got {str(name)[:60]}")
     if not _texts(renames):
         raise ValueError("rename must map prefixes to prefixes")
     base = _renamed(built(shipped[name]), renames)

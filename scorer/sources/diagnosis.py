@@ -7,6 +7,7 @@ from typing import Any
 
 from scorer.core.samples import EngineSamples, Histogram, Outcomes, Reading
 from scorer.core.vocabulary import Gap
+from scorer.mappings.rows import Rows
 from scorer.mappings.shipped import engine_mappings
 
 NEEDED = ("running", "waiting", "kv_cache", "ttft")
@@ -81,7 +82,10 @@ def _shown(samples: EngineSamples) -> dict[str, Reading | Histogram | Outcomes]:
 
 
 def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return the diagnosis as JSON values; ``failure`` only when there are no samples."""
+    """Return the diagnosis as JSON values.
+
+    ``failure`` only when there are no samples, ``looked_for`` only when families are absent.
+    """
     samples = diagnosis.samples
     found: dict[str, Any] = {
         "target": diagnosis.target,
@@ -93,6 +97,12 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "unavailable": {name: gap.value for name, gap in diagnosis.unavailable.items()},
         "hints": list(diagnosis.hints),
     }
+    if samples is not None and Gap.FAMILY_ABSENT in diagnosis.unavailable.values():
+        found["looked_for"] = {
+            name: list(looked_for(samples, name))
+            for name, gap in diagnosis.unavailable.items()
+            if gap is Gap.FAMILY_ABSENT
+        }
     if samples is None:
         found["failure"] = {"reason": diagnosis.reason, "detail": diagnosis.detail}
     return found
@@ -136,7 +146,7 @@ def as_text(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"{diagnosis.target}: {_engine(samples)}"
         yield _line("models", ", ".join(samples.model_names) or "none named")
         for name, part in _shown(samples).items():
-            yield _line(name, _in_words(name, part))
+            yield _line(name, _in_words(name, part, samples))
         if samples.start_time is not None:
             yield _line("started", _date(samples.start_time))
         if samples.asleep is not None:
@@ -163,7 +173,30 @@ def _engine(samples: EngineSamples) -> str:
     return f"{title}{version} (mapping {samples.mapping})"
 
 
-def _in_words(name: str, part: Reading | Histogram | Outcomes) -> str:
+def looked_for(samples: EngineSamples, name: str) -> tuple[str, ...]:
+    """Return the families that could have told a value, the preferred one first."""
+    known = (mapping for mapping in engine_mappings() if mapping.name == samples.mapping)
+    mapping = next(known, None)
+    parts: tuple[Rows, ...] = ()
+    if mapping is not None and name == "ttft":
+        parts = mapping.ttft
+    elif mapping is not None and name == "errors":
+        parts = (*mapping.outcomes.failures, *mapping.outcomes.successes)
+    elif mapping is not None:
+        parts = getattr(mapping.signals, name)
+    return tuple(dict.fromkeys(part.family for part in parts))
+
+
+def absent(families: tuple[str, ...]) -> str:
+    """Return in words that a page has none of ``families``."""
+    if len(families) == 1:
+        return f"the page has no {families[0]}"
+    return f"the page has none of {', '.join(families)}"
+
+
+def _in_words(name: str, part: Reading | Histogram | Outcomes, samples: EngineSamples) -> str:
+    if part.gap is Gap.FAMILY_ABSENT and (families := looked_for(samples, name)):
+        return f"unavailable: {absent(families)} ({part.gap})"
     if part.gap is not None:
         return f"unavailable: {_IN_WORDS[part.gap]} ({part.gap})"
     if isinstance(part, Histogram):

@@ -22,7 +22,10 @@ _OURS_RESOLVING = (socket.EAI_SYSTEM, socket.EAI_MEMORY)
 
 def without_userinfo(url: str) -> str:
     """Return ``url`` without user and password, which must not reach logs and pages."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # such as http://[::1, which is no URL
+        return url.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 

@@ -8,6 +8,7 @@ from scorer.core.samples import ScrapeFailed
 from scorer.core.vocabulary import Gap
 from scorer.mappings.gateway import GatewayPreset
 from scorer.mappings.shipped import gateway_presets
+from scorer.sources.diagnosis import absent
 from scorer.sources.exposition import parse_exposition
 from scorer.sources.fetch import Fetched
 from scorer.sources.gateway_page import ANY, Counted, GatewayPage, read_gateway
@@ -52,7 +53,10 @@ def _hints(diagnosis: GatewayDiagnosis) -> Iterator[str]:
     preset = diagnosis.preset
     if preset.pool_of_one or any(name == ANY for name in diagnosis.page.targets):
         yield _NO_TARGET
-    if not diagnosis.told:
+    families = tuple(dict.fromkeys(source.family for source in preset.ttft))
+    if not diagnosis.told and diagnosis.page.gap is Gap.FAMILY_ABSENT and families:
+        yield f"{absent(families)} yet: send a streamed request through the gateway, and read again"
+    elif not diagnosis.told:
         yield "no TTFT yet: send a streamed request through the gateway, and read again"
     yield f"name it under gateways: in the configuration, preset {preset.name}"
 

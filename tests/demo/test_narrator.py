@@ -109,7 +109,7 @@ def test_a_change_of_state_is_told_with_its_reason():
     before = rows(target("h:1"), target("h:2"))
     changed = target("h:2", state="degraded", state_reason="low_score")
     assert changes(before, rows(target("h:1"), changed)) == [
-        "engine 2: healthy -> degraded (low_score)"
+        "engine 2 (h:2): healthy -> degraded (low_score)"
     ]
 
 

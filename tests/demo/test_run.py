@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,11 +18,15 @@ ANY_PORT = "127.0.0.1:0"
 
 
 @contextmanager
-def demo(*arguments: str):
+def demo(*arguments: str, **environment: str):
     """Run ``scorer demo`` for the length of a ``with`` block; its output is one pipe."""
     command = [sys.executable, "-m", "scorer", "demo", "--web.listen-address", ANY_PORT]
     with subprocess.Popen(
-        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*command, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **environment},
     ) as process:
         try:
             yield process
@@ -43,6 +48,19 @@ def output() -> tuple[int, str]:
     with demo("--duration", "22s") as process:
         text, _ = process.communicate(timeout=90)
         return process.returncode, text
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes that a process started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process goes on; one that nobody has asked for its exit code does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def scores(text: str, engine: str) -> list[float]:
@@ -82,7 +100,10 @@ def test_scores_move(output):
 @pytest.mark.system
 def test_events_are_told(output):
     """The reader learns why the score falls."""
-    assert "engine 3 gets a pile of long documents behind the scorer's back" in output[1]
+    assert re.search(
+        r"engine 3 \(127\.0\.0\.1:\d+\) gets a pile of long documents behind the scorer's back",
+        output[1],
+    )
 
 
 @pytest.mark.system
@@ -109,11 +130,39 @@ def test_a_daemon_that_dies_ends_the_demo_with_1():
     """It says so and shows the end of the daemon's log."""
     with demo() as process:
         read_until(process, "Ctrl-C")
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        [daemon] = children
-        os.kill(int(daemon), signal.SIGKILL)
+        [daemon] = children_of(process.pid)
+        os.kill(daemon, signal.SIGKILL)
         text, _ = process.communicate(timeout=60)
     assert (process.returncode, "the daemon ended with exit code -9" in text) == (1, True)
+
+
+@pytest.mark.system
+def test_nothing_outlives_a_demo_that_is_killed(tmp_path):
+    """Whoever kills the demo gets rid of the daemon too, within three seconds."""
+    with demo(TMPDIR=str(tmp_path)) as process:
+        read_until(process, "Ctrl-C")
+        children = children_of(process.pid)
+        process.kill()
+        deadline = time.monotonic() + 3
+        while running := [child for child in children if is_running(child)]:
+            assert time.monotonic() < deadline, f"{running} are still there"
+            time.sleep(0.05)
+        process.communicate(timeout=10)
+    assert children
+
+
+@pytest.mark.system
+def test_a_full_disk_ends_the_demo_with_1():
+    """One line says why."""
+    command = [sys.executable, "-m", "scorer", "demo", "--web.listen-address", ANY_PORT]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "scorer: cannot write to standard output: No space left on device\n",
+    )
 
 
 @pytest.mark.system

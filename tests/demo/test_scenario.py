@@ -1,5 +1,6 @@
 import asyncio
 import random
+import re
 
 import pytest
 
@@ -45,9 +46,15 @@ def test_the_other_engine_restarts(played):
 def test_every_event_is_told_in_order(played):
     """Documents, their end, the restart, the return."""
     events, _, _ = played
-    assert [event.split(":")[0] for event in events] == [
+    assert [re.sub(r" \(127\.0\.0\.1:\d+\)|:.*", "", event) for event in events] == [
         "engine 1 gets a pile of long documents behind the scorer's back",
         "no more documents for engine 1",
         "engine 2 restarts",
         "engine 2 is back, empty",
     ]
+
+
+def test_events_name_the_target_too(played):
+    """The status page shows addresses, and the reader looks at both."""
+    events, _, _ = played
+    assert all(re.search(r"engine \d \(127\.0\.0\.1:\d+\)", event) for event in events)

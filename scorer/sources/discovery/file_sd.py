@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scorer.config.discovery import FileSdConfig
+from scorer.config.files import read_file
 from scorer.sources.discovery.answers import Answer, Failure, LabelSets
 from scorer.sources.discovery.groups import GroupsError, parse_json, parse_yaml
 from scorer.sources.watched import Signature, signature
@@ -63,7 +64,7 @@ class FileSd:
             known = self._known.get(path)
             expired = known and self._clock() - known[1] > self._config.refresh_interval
             if known is None or expired or known[0] != seen:
-                content = Path(path).read_bytes()
+                content = read_file(path)
                 known = self._known[path] = seen, self._clock(), _parsed(path, content)
         except OSError as error:
             self._known.pop(path, None)

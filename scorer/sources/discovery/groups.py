@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 ADDRESS = "__address__"
+MOST_TARGETS = 100_000
 
 LabelSet = Mapping[str, str]
 
@@ -46,9 +47,12 @@ def label_sets(document: object) -> tuple[LabelSet, ...]:
     """Return the label set of each target in a decoded document; GroupsError when it is wrong."""
     if not isinstance(document, list):
         raise GroupsError("must be a list of target groups, [] for no target")
-    return tuple(
-        labels for index, group in enumerate(document) for labels in _group(f"[{index}]", group)
-    )
+    found: list[LabelSet] = []
+    for index, group in enumerate(document):
+        found += _group(f"[{index}]", group)
+        if len(found) > MOST_TARGETS:  # a short document can mean any number, by YAML's aliases
+            raise GroupsError(f"lists more than {MOST_TARGETS} targets")
+    return tuple(found)
 
 
 def _group(path: str, group: object) -> list[LabelSet]:
