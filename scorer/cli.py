@@ -105,7 +105,7 @@ def check_config(path: Path) -> None:
 @main.command()
 @click.argument("pages", metavar="URL-OR-FILE...", nargs=-1, required=True)
 @click.option(
-    "-o", "output", default="table", show_default=True, type=click.Choice(["table", "json"]),
+    "-o", "output", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]),
     help="How the diagnosis is printed.",
 )  # fmt: skip
 @click.option(
