@@ -62,16 +62,25 @@ class Stage:
         self.failures: list[BaseException] = []
         self.metrics_before = self.metrics_after = ""
 
-    def pool(self, name: str, case: str, scenario: str | dict[str, str], **config: Any) -> Pool:
+    def pool(
+        self, name: str, case: str, scenario: str | dict[str, str | dict[str, Any]], **config: Any
+    ) -> Pool:
         """Add a pool with the engines of a case's scenario file, or of letters to pages.
 
-        ``config`` are further keys of the pool's configuration.
+        A page is a file whose counters grow, or a phase of a scenario. ``config`` are further
+        keys of the pool's configuration.
         """
         if isinstance(scenario, str):
             engines = json.loads((CASES / case / scenario).read_text())["engines"]
         else:
             engines = {
-                letter: {"routes": {"/metrics": [{"body_file": page, "progress": 0.01}]}}
+                letter: {
+                    "routes": {
+                        "/metrics": [
+                            {"body_file": page, "progress": 0.01} if isinstance(page, str) else page
+                        ]
+                    }
+                }
                 for letter, page in scenario.items()
             }
         ports = {letter: free_port() for letter in engines}

@@ -75,6 +75,7 @@ def test_b18_order_of_engines_on_a_page_makes_no_difference(stage: Stage) -> Non
 
 def b19(stage: Stage) -> None:
     stage.pool("b19", "B19", "scenario.json")
+    stage.pool("b19_known", "B19", {"neither": "neither.prom", "half": "half.prom"})
 
 
 def test_b19_renamed_gauge_is_the_same_gauge(stage: Stage) -> None:
@@ -88,7 +89,8 @@ def test_b19_lost_gauge_is_named_and_no_advantage(stage: Stage) -> None:
     """Neither name: the signal is unavailable with its reason, in the API and in the log."""
     row = last(stage, "b19", "neither")
     assert row["signals"]["kv_cache"] == {"unavailable": "family_absent"}
-    assert row["score"] <= 100.0
+    known = max(stage.scores("b19_known", "half"))
+    assert max(stage.scores("b19_known", "neither")) <= known + 0.01
     port = stage.pools["b19"].ports["neither"]
     lines = [line for line in stage.daemon.log.splitlines() if f"127.0.0.1:{port}" in line]
     told = [line for line in lines if "Signal became unreadable" in line and "kv_cache" in line]
@@ -138,6 +140,17 @@ def b25(stage: Stage) -> None:
                 client.pick()
 
         stage.script(run)
+    pages = {"a": "asleep.prom", "b": "asleep_old.prom"}
+    all_asleep = stage.pool("all_asleep", "B25", pages)
+    stage.script(lambda: stage.until(3.0) or stage.client(all_asleep).pick())
+
+
+def test_b25_pool_that_sleeps_altogether_still_answers(stage: Stage) -> None:
+    """The least bad is better than none, and the reason is told."""
+    ((_, letter, status),) = stage.pools["all_asleep"].picks
+    assert (letter in "ab", status) == (True, 200)
+    reasons = {last(stage, "all_asleep", letter)["state_reason"] for letter in "ab"}
+    assert reasons == {"asleep"}
 
 
 @pytest.mark.parametrize("pool", ["asleep", "asleep_old"])
@@ -247,8 +260,11 @@ def test_b38_restart_counts_from_zero(stage: Stage, letter: str, ttft: float) ->
     assert f'scorer_target_restarts_total{{pool="b38",target="{target}"}} 1.0' in (
         stage.metrics_after
     )
-    assert value(last(stage, "b38", letter), "ttft") == pytest.approx(ttft, rel=1e-3)
-    assert "restarted" in {row["state_reason"] for row in stage.series("b38", letter)}
+    rows = stage.series("b38", letter)
+    # The page stands still before and after, so the first value is what the restart brought.
+    first = next(known for row in rows if (known := value(row, "ttft")) is not None)
+    assert first == pytest.approx(ttft, rel=1e-3)
+    assert "restarted" in {row["state_reason"] for row in rows}
 
 
 def test_b38_history_of_the_first_page_is_not_counted(stage: Stage) -> None:
@@ -279,7 +295,15 @@ B41 = {
 
 
 def b41(stage: Stage) -> None:
-    stage.pool("b41", "B41", B41)
+    pool = stage.pool("b41", "B41", B41)
+
+    def run() -> None:
+        client = stage.client(pool)
+        stage.until(10.0)
+        for _ in every(0.01, 400):
+            client.pick()
+
+    stage.script(run)
     stage.pool("b41_turned", "B41", dict(reversed(B41.items())))
     percent = {"family": "vllm:kv_cache_usage_perc", "aggregate": "max", "unit": "ratio",
                "scale": "percent"}  # fmt: skip
@@ -295,6 +319,12 @@ def b41(stage: Stage) -> None:
 def test_b41_gauge_that_means_nothing_is_missing(stage: Stage, letter: str, reason: str) -> None:
     """Unavailable with its reason, never 0 and never full."""
     assert last(stage, "b41", letter)["signals"]["kv_cache"] == {"unavailable": reason}
+
+
+@pytest.mark.parametrize("letter", ["nan", "inf", "neg"])
+def test_b41_unknown_is_neither_shunned_nor_preferred(stage: Stage, letter: str) -> None:
+    """A target without that one value gets picks, and no more than twice an equal share."""
+    assert 0.0 < stage.share("b41", letter) < 2.0 / len(B41)
 
 
 def test_b41_rounding_is_a_full_cache(stage: Stage) -> None:
