@@ -63,7 +63,7 @@ def measure(
 
 def picks(target: Target, seconds: float) -> Iterator[float]:
     """Pick at a steady rate for ``seconds`` and yield each latency in milliseconds."""
-    connection = http.client.HTTPConnection("127.0.0.1", target.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", target.port, timeout=60)
     began = time.monotonic()
     for number in range(int(seconds * PICKS)):
         time.sleep(max(0.0, began + number / PICKS - time.monotonic()))

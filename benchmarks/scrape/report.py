@@ -27,7 +27,7 @@ DAEMON = """
 ## A daemon
 
 One process on one core, for {seconds:g} s each, every target scraped once a second: a vLLM page of
-{page_kib} KiB each, parsed, scored twice a second and published. The stand-in for the engines and
+{page_kib} KiB each, parsed, scored and published. The stand-in for the engines and
 {picks} picks a second are on another core. *none* scrapes practically nothing. As the engines saw
 it, *longest* is the longest time between two scrapes of a target, and *late* how many times it was
 above one and a half intervals.
