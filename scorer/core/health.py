@@ -15,7 +15,7 @@ from scorer.core.failing import Failing
 from scorer.core.outcome import Outcome
 from scorer.core.overrides import Override
 from scorer.core.params import ScoreParams
-from scorer.core.progress import ProgressWatch
+from scorer.core.progress import PartsWatch, ProgressWatch
 from scorer.core.samples import EngineSamples, Page, Scrape, ScrapeFailed
 from scorer.core.snapshot import ScrapeView, Transition
 from scorer.core.sourced import Source, SourcedOutcomes, SourcedTtft
@@ -86,6 +86,7 @@ class TargetHealth:
     cooldown: Cooldown = field(default_factory=Cooldown)
     failing: Failing = field(default_factory=Failing)
     progress: ProgressWatch = field(default_factory=ProgressWatch)
+    parts: PartsWatch = field(default_factory=PartsWatch)
     last_scrape: ScrapeView | None = None
     last_good_at: float | None = None
     good_scrapes: int = 0
@@ -288,6 +289,7 @@ class TargetHealth:
         moved = self._progress_delta.advance(samples.progress, restarted=restarted) > 0
         working = bool(samples.progress) and not self.idle
         self.progress.page(now, moved=moved or restarted, working=working)
+        self.parts.page(now, samples.parts)
         self._watch_fall(before, samples, now)
         if self.loading_at is not None and (moved or (samples.running.value or 0) > 0):
             self.serves(now)

@@ -39,8 +39,8 @@ class Judgement:
 
     ``points_lost`` has every cause; 100 minus its sum is ``score``. ``score`` and
     ``raw_score`` are None while there is nothing to judge by; ``signals`` is None for a
-    target out of reach. ``goal`` is what the score rises to. ``frozen`` holds whatever
-    graver condition applies besides.
+    target out of reach. ``goal`` is what the score rises to. ``stalled`` are those of
+    several engines behind the target that have work and stand still.
     """
 
     health: TargetHealth
@@ -53,7 +53,7 @@ class Judgement:
     confidence: float
     eligible: bool
     transition: Transition | None
-    frozen: bool = False
+    stalled: tuple[str, ...] = ()
 
 
 def recent_ttfts(targets: Sequence[TargetHealth], now: float) -> list[float]:
@@ -199,7 +199,7 @@ def _judge(
         confidence=raw.confidence if raw else 0.0,
         eligible=reachable and condition is None and health.drained(now) is None,
         transition=_move(health, signals, condition, now),
-        frozen=health.progress.frozen(now, picks.largest_prefill),
+        stalled=health.parts.stalled(now, picks.largest_prefill),
     )
 
 

@@ -84,11 +84,10 @@ def _spared(target: TargetView, now: float) -> bool:
 
 def target_view(judgement: Judgement, now: float) -> TargetView:
     """Return the published view of one judged target."""
-    health, condition, score = judgement.health, judgement.condition, judgement.score
+    health, condition = judgement.health, judgement.condition
     samples = health.samples
     cooldown = _cooldown_view(health.cooldown, now)
     cooling = cooldown.active and cooldown.reason is not CooldownReason.ENGINE_FAULT
-    weight = (score or 0.0) / 100.0 if judgement.eligible else 0.0
     return TargetView(
         target=health.id.target,
         pool=health.id.pool,
@@ -100,9 +99,9 @@ def target_view(judgement: Judgement, now: float) -> TargetView:
         state=health.state,
         state_reason=health.reason,
         state_since=health.since,
-        score=score,
+        score=judgement.score,
         raw_score=judgement.raw_score,
-        weight=weight * COOLING_SHARE if cooling else weight,
+        weight=_weight(judgement, cooling=cooling),
         warmup_ratio=_warmup_ratio(judgement),
         confidence=judgement.confidence,
         eligible=judgement.eligible,
@@ -126,12 +125,17 @@ def target_view(judgement: Judgement, now: float) -> TargetView:
         last_errors=tuple(health.last_errors),
         caps=caps_of(judgement),
         drain=health.drain if health.drain and health.drain.active(now) else None,
-        frozen=judgement.frozen,
+        stalled=judgement.stalled,
         read=judgement.signals,
         params=health.params,
         kv_capacity=samples.capacity.value if samples else None,
         loras=samples.loras if samples else NO_LORAS,
     )
+
+
+def _weight(judgement: Judgement, *, cooling: bool) -> float:
+    weight = (judgement.score or 0.0) / 100.0 if judgement.eligible else 0.0
+    return weight * COOLING_SHARE if cooling else weight
 
 
 def _warmup_ratio(judgement: Judgement) -> float:

@@ -15,6 +15,7 @@ from scorer.sources.content import BLANK, is_json, refusal
 from scorer.sources.counts import histogram, merged_counters, outcomes
 from scorer.sources.exposition import Exposition, Row, parse_exposition
 from scorer.sources.iterations import Iterations
+from scorer.sources.parts import parts_of
 from scorer.sources.signals import reading
 from scorer.sources.view import View
 
@@ -171,6 +172,7 @@ def samples_of(view: View, mapping: Mapping, version: str) -> EngineSamples:
         asleep=_asleep(view, mapping),
         model_names=tuple(name for name in names if name not in mapping.unnamed),
         loras=_listed_names(view, mapping.loras),
+        parts=parts_of(view, mapping),
     )
 
 

@@ -58,8 +58,32 @@ def test_every_script_ran_to_its_end(stage: Stage) -> None:
     assert stage.failures == []
 
 
+HALF = """\
+vllm:num_requests_running{{engine="0"}} 1
+vllm:num_requests_running{{engine="1"}} 64
+vllm:num_requests_waiting{{engine="0"}} 0
+vllm:num_requests_waiting{{engine="1"}} 30
+vllm:generation_tokens_total{{engine="0"}} 5000
+vllm:generation_tokens_total{{engine="1"}} {tokens}
+"""
+"""A page with two engines, of which the second moves and the first may not."""
+
+
 def b18(stage: Stage) -> None:
     stage.pool("b18", "B18", "scenario.json")
+    moving = [
+        {"from_s": second, "body": HALF.format(tokens=1000 * second)} for second in range(1, 40)
+    ]
+    stage.pool("b18_half", "B18", {"half": moving})
+
+
+def test_b18_engine_that_stands_still_beside_one_that_moves_is_named(stage: Stage) -> None:
+    """The sum moves, so the target is not frozen; the one that is, is told, and logged once."""
+    assert stage.series("b18_half", "half")[0]["stalled_engines"] == []
+    row = last(stage, "b18_half", "half")
+    assert (row["stalled_engines"], row["state_reason"] == "frozen") == (["0"], False)
+    assert stage.daemon.log.count("Some engines stand still") == 1
+    assert last(stage, "b18", "a")["stalled_engines"] == []
 
 
 def test_b18_order_of_engines_on_a_page_makes_no_difference(stage: Stage) -> None:
@@ -251,16 +275,21 @@ def test_b36_series_with_two_values_fails_the_scrape(stage: Stage) -> None:
 
 def b38(stage: Stage) -> None:
     stage.pool("b38", "B38", "scenario.json")
+    # By itself, because five observations are weighed against what the others of a pool show.
+    pages = [{"body_file": "before.prom"}, {"from_s": 12, "body_file": "after.prom"}]
+    stage.pool("b38_alone", "B38", {"a": pages})
 
 
-@pytest.mark.parametrize(("letter", "ttft"), [("a", 0.28), ("b", 3.342927)])
-def test_b38_restart_counts_from_zero(stage: Stage, letter: str, ttft: float) -> None:
+@pytest.mark.parametrize(
+    ("pool", "letter", "ttft"), [("b38_alone", "a", 0.28), ("b38", "b", 3.342927)]
+)
+def test_b38_restart_counts_from_zero(stage: Stage, pool: str, letter: str, ttft: float) -> None:
     """Also when the new count is above the old one: the start time moved."""
-    target = f"127.0.0.1:{stage.pools['b38'].ports[letter]}"
-    assert f'scorer_target_restarts_total{{pool="b38",target="{target}"}} 1.0' in (
+    target = f"127.0.0.1:{stage.pools[pool].ports[letter]}"
+    assert f'scorer_target_restarts_total{{pool="{pool}",target="{target}"}} 1.0' in (
         stage.metrics_after
     )
-    rows = stage.series("b38", letter)
+    rows = stage.series(pool, letter)
     # The page stands still before and after, so the first value is what the restart brought.
     first = next(known for row in rows if (known := value(row, "ttft")) is not None)
     assert first == pytest.approx(ttft, rel=1e-3)

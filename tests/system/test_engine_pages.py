@@ -33,8 +33,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     wanted = (PAGES / "oddities" / "good.prom").read_text()
     big.write_text("\n".join([*others, wanted]))
     stage = Stage(folder, start)
-    pages = {row["page"]: {"body_file": str(PAGES / row["page"])} for row in ROWS}
-    stage.pool("pages", ".", {**pages, "big": {"body_file": str(big)}})
+    pages = {row["page"]: [{"body_file": str(PAGES / row["page"])}] for row in ROWS}
+    stage.pool("pages", ".", {**pages, "big": [{"body_file": str(big)}]})
     stage.run(LENGTH)
     yield stage
     for each in started:
