@@ -86,7 +86,6 @@ class TargetHealth:
     cooldown: Cooldown = field(default_factory=Cooldown)
     failing: Failing = field(default_factory=Failing)
     progress: ProgressWatch = field(default_factory=ProgressWatch)
-    parts: PartsWatch = field(default_factory=PartsWatch)
     last_scrape: ScrapeView | None = None
     last_good_at: float | None = None
     good_scrapes: int = 0
@@ -94,6 +93,7 @@ class TargetHealth:
     scrapes: int = 0
     failures: dict[ScrapeFailure, int] = field(default_factory=dict)
     restarts: int = 0
+    parts: PartsWatch = field(default_factory=PartsWatch)
     last_errors: deque[Outcome] = field(default_factory=lambda: deque(maxlen=KEPT_ERRORS))
     loading_at: float | None = None
     outcome_at: float | None = None
@@ -277,6 +277,7 @@ class TargetHealth:
         self, samples: EngineSamples, now: float, prior: float | None, *, restarted: bool
     ) -> float:
         before, self.samples = self.samples, samples
+        self.parts.page(now, samples.parts)
         if restarted:
             self.ttft.forget()
         count, mean = self._ttft_delta.advance(samples.ttft, restarted=restarted)
@@ -289,7 +290,6 @@ class TargetHealth:
         moved = self._progress_delta.advance(samples.progress, restarted=restarted) > 0
         working = bool(samples.progress) and not self.idle
         self.progress.page(now, moved=moved or restarted, working=working)
-        self.parts.page(now, samples.parts)
         self._watch_fall(before, samples, now)
         if self.loading_at is not None and (moved or (samples.running.value or 0) > 0):
             self.serves(now)

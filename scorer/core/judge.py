@@ -39,8 +39,8 @@ class Judgement:
 
     ``points_lost`` has every cause; 100 minus its sum is ``score``. ``score`` and
     ``raw_score`` are None while there is nothing to judge by; ``signals`` is None for a
-    target out of reach. ``goal`` is what the score rises to. ``stalled`` are those of
-    several engines behind the target that have work and stand still.
+    target out of reach. ``goal`` is what the score rises to. ``frozen`` holds whatever
+    graver condition applies besides.
     """
 
     health: TargetHealth
@@ -52,8 +52,10 @@ class Judgement:
     points_lost: Mapping[Cause, float]
     confidence: float
     eligible: bool
+    stalled: tuple[str, ...]
+    """Those of several engines behind the target that have work and stand still."""
     transition: Transition | None
-    stalled: tuple[str, ...] = ()
+    frozen: bool = False
 
 
 def recent_ttfts(targets: Sequence[TargetHealth], now: float) -> list[float]:
@@ -197,9 +199,10 @@ def _judge(
         goal=goal,
         points_lost=lost,
         confidence=raw.confidence if raw else 0.0,
+        stalled=health.parts.stalled(now, picks.largest_prefill),
         eligible=reachable and condition is None and health.drained(now) is None,
         transition=_move(health, signals, condition, now),
-        stalled=health.parts.stalled(now, picks.largest_prefill),
+        frozen=health.progress.frozen(now, picks.largest_prefill),
     )
 
 
