@@ -53,18 +53,20 @@ class Iterations:
 
     def _take(self, records: list[dict[str, Any]]) -> None:
         self._empty = 0
-        skipped: dict[str, bool] = {}
+        newest: dict[str, dict[str, Any]] = {}
+        skipped: list[bool] = []
         for record in records:
-            values = dict(_numbers("", record))
             rank = str(record.get(RANK) or 0)
-            number, last = values.get(NUMBER), self._newest.get(rank, {}).get(NUMBER)
-            if number is not None and last is not None and rank not in skipped:
-                if number < last:  # the engine started over, perhaps with fewer ranks
-                    self._newest.clear()
-                skipped[rank] = number > last + 1
-            self._newest[rank] = values
+            if rank not in newest:
+                number, last = record.get(NUMBER), self._newest.get(rank, {}).get(NUMBER)
+                if last is not None and isinstance(number, int | float):
+                    if number < last:  # the engine started over, perhaps with fewer ranks
+                        self._newest.clear()
+                    skipped.append(number > last + 1)
+            newest[rank] = record
+        self._newest |= {rank: dict(_numbers("", record)) for rank, record in newest.items()}
         if skipped:
-            self._shared = any(skipped.values())
+            self._shared = any(skipped)
 
 
 def _records(body: bytes) -> list[dict[str, Any]] | ScrapeFailed:
