@@ -19,7 +19,7 @@ from scorer.config.files import unreadable
 from scorer.config.types import parse_listen_address
 from scorer.daemon import Daemon
 from scorer.demo.run import run_demo
-from scorer.doctor import run_configured, run_doctor
+from scorer.doctor import NothingNamedError, run_configured, run_doctor
 from scorer.durations import parse_duration
 from scorer.serving import ListenError, listen, listen_udp, serve
 
@@ -141,7 +141,7 @@ def doctor(
         pool = names[0]
     try:
         sys.exit(run_configured(config, pool, pages, output, timeout))
-    except ValueError as error:
+    except NothingNamedError as error:
         raise click.UsageError(f"{path} {error}") from None
 
 

@@ -49,6 +49,10 @@ PAGES = (".prom", ".json", ".txt")
 Found = Diagnosis | GatewayDiagnosis
 
 
+class NothingNamedError(Exception):
+    """A configuration that leaves it to discovery who its targets are."""
+
+
 def run_doctor(targets: Sequence[str], output: str, timeout: float) -> int:
     """Diagnose each target, print as ``output`` (table, json, csv), return the worst exit code."""
     return _told([each for target in targets for each in diagnose_all(target, timeout)], output)
@@ -61,11 +65,11 @@ def run_configured(
 
     Looks at ``targets`` of ``pool``, or if none is given at all that the file names: the
     static targets of that pool, or without ``pool`` those of every pool, and the gateways.
-    A ``timeout`` in seconds replaces those of the file. ValueError when that is nothing.
+    A ``timeout`` in seconds replaces those of the file. NothingNamedError when that is nothing.
     """
     found = list(_configured(config, pool, targets, timeout))
     if not found:
-        raise ValueError("names no target and no gateway itself: name targets as arguments")
+        raise NothingNamedError("names no target and no gateway itself: name targets as arguments")
     return _told(found, output)
 
 
