@@ -4,7 +4,7 @@ BIN := .venv/bin
 CODE := scorer exporters dashboards tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format bench-pick replay clean
+.PHONY: help run test check lint format bench-pick bench-scrape replay clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -37,6 +37,10 @@ format: ## format and fix what can be fixed
 bench-pick: ## picks a second, latency and CPU per pick: benchmarks/results/pick.md
 	@scripts/setup.sh bench
 	$(BIN)/python -m benchmarks.pick.run
+
+bench-scrape: ## cost of a scrape by engine, and of a daemon with 100, 500, 1,000 targets: benchmarks/results/scrape.md
+	@scripts/setup.sh run
+	$(BIN)/python -m benchmarks.scrape.run
 
 replay: ## recorded engines through the scoring code: benchmarks/results/replay-*.png
 	@scripts/setup.sh plot

@@ -27,7 +27,7 @@ from scorer.config.types import parse_listen_address
 from scorer.core.vocabulary import Verb
 from scorer.daemon import Daemon
 from scorer.demo.run import run_demo
-from scorer.doctor import run_doctor
+from scorer.doctor import NothingNamedError, run_configured, run_doctor
 from scorer.durations import format_duration, parse_duration
 from scorer.explaining import as_text
 from scorer.http.words import ENDS, REASONS
@@ -36,6 +36,7 @@ from scorer.serving import ListenError, listen, listen_udp, serve
 RUNTIME_ERROR, BAD_USAGE = 1, 2
 VERSION = f"scorer, version {__version__} (Python {platform.python_version()})"
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 0.001, 3600.0
+DOCTOR_TIMEOUT = 5.0
 DEMO_ADDRESS = "127.0.0.1:9808"
 
 
@@ -136,22 +137,47 @@ def check_config(path: Path) -> None:
 
 
 @main.command()
-@click.argument("pages", metavar="URL-OR-FILE...", nargs=-1, required=True)
+@click.argument("pages", metavar="[URL-OR-FILE]...", nargs=-1)
 @click.option(
-    "-o", "output", default="table", show_default=True, type=click.Choice(["table", "json"]),
+    "--config.file", "path", type=click.Path(path_type=Path),
+    help="Read as the daemon would with this file: its targets and gateways, or those given.",
+)  # fmt: skip
+@click.option("--pool", default="", help="With --config.file: this pool only.")
+@click.option(
+    "-o", "output", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]),
     help="How the diagnosis is printed.",
 )  # fmt: skip
 @click.option(
-    "--timeout", default="5s", show_default=True, type=TIMEOUT,
+    "--timeout", show_default="5s, or the file's", type=TIMEOUT,
     help="Total deadline of each scrape.",
 )  # fmt: skip
-def doctor(pages: tuple[str, ...], output: str, timeout: float) -> None:
-    """Scrape an engine once and say what can be read from it, and what not and why.
+def doctor(
+    pages: tuple[str, ...], path: Path | None, pool: str, output: str, timeout: float | None
+) -> None:
+    """Scrape engines or gateways once and say what can be read, and what not and why.
 
     Exit code 0: readable, 1: not, 3: readable with signals missing.
     """
-    with _printing():
-        sys.exit(run_doctor(list(pages), output, timeout))
+    if path is None:
+        if not pages or pool:
+            raise click.UsageError(
+                "needs a URL or a file" if not pool else "--pool needs --config.file"
+            )
+        with _printing():
+            sys.exit(run_doctor(pages, output, DOCTOR_TIMEOUT if timeout is None else timeout))
+    config = _loaded(path)
+    names = [each.name for each in config.pools]
+    if pool and pool not in names:
+        raise click.UsageError(f"--pool must be one of {', '.join(names)}, got {pool}")
+    if pages and not pool:
+        if len(names) > 1:
+            raise click.UsageError("targets need --pool beside them, because the file has several")
+        pool = names[0]
+    try:
+        with _printing():
+            sys.exit(run_configured(config, pool, pages, output, timeout))
+    except NothingNamedError as error:
+        raise click.UsageError(f"{path} {error}") from None
 
 
 @main.command()

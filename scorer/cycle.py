@@ -126,6 +126,7 @@ def _log_changes(before: TargetView | None, target: TargetView) -> None:
     if before is not None and before.state is not state:
         log = logger.warning if state in BAD_STATES else logger.info
         log(f"Target became {state}", **_facts(target))
+    _log_stalled(() if before is None else before.stalled, target)
     for name, reason in _signal_changes(before, target):
         if reason is None:
             logger.info(
@@ -136,6 +137,14 @@ def _log_changes(before: TargetView | None, target: TargetView) -> None:
                 "Signal became unreadable",
                 pool=target.pool, target=target.target, signal=name, reason=reason,
             )  # fmt: skip
+
+
+def _log_stalled(before: tuple[str, ...], target: TargetView) -> None:
+    """Write one line if other engines of a target stand still than did before."""
+    if target.stalled != before:
+        log = logger.warning if target.stalled else logger.info
+        what = "Some engines stand still" if target.stalled else "All engines move again"
+        log(what, pool=target.pool, target=target.target, engines=", ".join(target.stalled))
 
 
 def _facts(target: TargetView) -> dict[str, object]:

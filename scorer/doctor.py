@@ -7,19 +7,30 @@ Exit codes: 0 readable, 1 not, 3 readable but without one of the signals that
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
 
 from scorer.addresses import parse_address
+from scorer.config import Config
 from scorer.config.files import read_file
+from scorer.config.gateways import GatewayConfig
+from scorer.config.pool import PoolConfig
 from scorer.core.samples import Page, ScrapeFailed
 from scorer.mappings.engine import Mapping
 from scorer.mappings.shipped import engine_mappings
 from scorer.sources.advice import on_failure, on_samples, on_unknown
+from scorer.sources.configured import (
+    gateway_reader,
+    resolved,
+    scrape_target,
+    static_label_sets,
+)
 from scorer.sources.diagnosis import Diagnosis, as_json, as_text
+from scorer.sources.discovery.groups import ADDRESS, LabelSet
 from scorer.sources.engine import EngineSource
 from scorer.sources.failures import without_userinfo
 from scorer.sources.fetch import MAX_BYTES, Fetched
@@ -40,9 +51,31 @@ PAGES = (".prom", ".json", ".txt")
 Found = Diagnosis | GatewayDiagnosis
 
 
-def run_doctor(targets: list[str], output: str, timeout: float) -> int:
+class NothingNamedError(Exception):
+    """A configuration that leaves it to discovery who its targets are."""
+
+
+def run_doctor(targets: Sequence[str], output: str, timeout: float) -> int:
     """Diagnose each target, print as ``output`` (table, json, csv), return the worst exit code."""
-    diagnoses = [each for target in targets for each in diagnose_all(target, timeout)]
+    return _told([each for target in targets for each in diagnose_all(target, timeout)], output)
+
+
+def run_configured(
+    config: Config, pool: str, targets: Sequence[str], output: str, timeout: float | None
+) -> int:
+    """As :func:`run_doctor`, with the settings that the daemon has for what it reads.
+
+    Looks at ``targets`` of ``pool``, or if none is given at all that the file names: the
+    static targets of that pool, or without ``pool`` those of every pool, and the gateways.
+    A ``timeout`` in seconds replaces those of the file. NothingNamedError when that is nothing.
+    """
+    found = list(_configured(config, pool, targets, timeout))
+    if not found:
+        raise NothingNamedError("names no target and no gateway itself: name targets as arguments")
+    return _told(found, output)
+
+
+def _told(diagnoses: Sequence[Found], output: str) -> int:
     if output == "csv":
         click.echo(as_csv(diagnoses), nl=False)
     elif output == "json":
@@ -85,6 +118,41 @@ def diagnose_all(target: str, timeout: float) -> Iterator[Found]:
         yield diagnose(str(path), timeout, path.relative_to(folder).as_posix())
 
 
+def _configured(
+    config: Config, pool: str, targets: Sequence[str], timeout: float | None
+) -> Iterator[Found]:
+    for each in config.pools:
+        if pool in ("", each.name):
+            static = {labels[ADDRESS]: labels for labels in static_label_sets(each)}
+            given = [static.get(target, {ADDRESS: target}) for target in targets]
+            for labels in given or static.values():
+                yield _of_pool(labels, each, config, timeout)
+    if not pool:
+        for gateway in config.gateways:
+            yield _of_gateway(gateway, config)
+
+
+def _of_pool(labels: LabelSet, pool: PoolConfig, config: Config, timeout: float | None) -> Found:
+    shown = f"{pool.name} {without_userinfo(labels[ADDRESS])}"
+    try:
+        target = scrape_target(resolved(labels, pool), pool, config)
+    except ValueError as error:
+        return Diagnosis(shown, reason="target", detail=str(error))
+    return _diagnosis(shown, _scraped(replace(target, timeout=timeout or target.timeout)))
+
+
+def _of_gateway(gateway: GatewayConfig, config: Config) -> Found:
+    read, close = gateway_reader(gateway, config)
+    shown = f"gateway {gateway.name}"
+    try:
+        page = read()
+    finally:
+        close()
+    if isinstance(page, ScrapeFailed):
+        return _failure(shown, page)
+    return GatewayDiagnosis(shown, gateway.rules(), page)
+
+
 def diagnose(target: str, timeout: float, shown: str = "") -> Found:
     """Read ``target`` once within ``timeout`` seconds and say what it yields.
 
@@ -94,13 +162,25 @@ def diagnose(target: str, timeout: float, shown: str = "") -> Found:
     """
     shown = shown or without_userinfo(target)
     try:
-        result, got, mapping = _obtained(target, timeout)
+        obtained = _obtained(target, timeout)
     except (OSError, ValueError) as error:
         detail = getattr(error, "strerror", None) or str(error)
         return Diagnosis(shown, reason="target", detail=detail)
+    return _diagnosis(shown, obtained)
+
+
+def _failure(shown: str, failed: ScrapeFailed) -> Diagnosis:
+    hints = tuple(on_failure(failed))
+    return Diagnosis(shown, None, failed.reason.value, failed.detail, hints)
+
+
+Obtained = tuple[Page | ScrapeFailed, Fetched | None, Mapping | None]
+
+
+def _diagnosis(shown: str, obtained: Obtained) -> Found:
+    result, got, mapping = obtained
     if isinstance(result, ScrapeFailed):
-        hints = tuple(on_failure(result))
-        return Diagnosis(shown, None, result.reason.value, result.detail, hints)
+        return _failure(shown, result)
     body = got.body if got else b""
     if result.samples is not None:
         return Diagnosis(
@@ -110,16 +190,17 @@ def diagnose(target: str, timeout: float, shown: str = "") -> Found:
     return gateway or Diagnosis.unknown(shown, tuple(on_unknown(body)))
 
 
-Obtained = tuple[Page | ScrapeFailed, Fetched | None, Mapping | None]
-
-
 def _obtained(target: str, timeout: float) -> Obtained:
     """Fetch a URL or read a file; OSError and ValueError say what is wrong with ``target``."""
     if target == "-":
         return _read(_saved(_standard_input()))
     if "://" not in target and os.path.exists(target):  # noqa: PTH110 - as in diagnose_all()
         return _read(_saved(read_file(target, MAX_BYTES, patience=timeout)))
-    source = EngineSource(_scraped(target, timeout))
+    return _scraped(_target_of(target, timeout))
+
+
+def _scraped(target: ScrapeTarget) -> Obtained:
+    source = EngineSource(target)
     try:
         result = source.scrape()
         return result, source.place.fetched, source.place.mapping
@@ -149,7 +230,7 @@ def _saved(body: bytes) -> Fetched:
     return Fetched(body, kind, complete=False)
 
 
-def _scraped(target: str, timeout: float) -> ScrapeTarget:
+def _target_of(target: str, timeout: float) -> ScrapeTarget:
     if "://" in target:
         parts = urlsplit(target)
         if parts.scheme not in ("http", "https") or not parts.hostname:

@@ -20,8 +20,8 @@ from scorer.inflight import InFlight
 from scorer.prometheus_pools import PrometheusJob
 from scorer.registry import Pool, Registry
 from scorer.scheduler import Scheduler
-from scorer.sources.fetch import Fetcher
-from scorer.sources.gateway import GatewaySource, page_reader, series_reader
+from scorer.sources.configured import gateway_reader
+from scorer.sources.gateway import GatewaySource
 from scorer.sources.prometheus import PoolQuestion, PrometheusSource
 from scorer.sources.prometheus_api import PrometheusApi
 
@@ -103,15 +103,7 @@ class Feeds:
         server = None if gateway.metrics_url else config.prometheus
         if not self._takes(name, _Plan(interval, timeout, gateway, server)):
             return
-        rules = gateway.rules()
-        if server is not None:
-            api = PrometheusApi(server.url, server.timeout, server.http_client())
-            read = series_reader(api, server.timeout, rules, gateway.selector)
-            self._closers[name] = api.close
-        else:
-            fetcher = Fetcher(gateway.metrics_url or "", timeout, client=gateway.http_client())
-            read = page_reader(fetcher, rules)
-            self._closers[name] = fetcher.close
+        read, self._closers[name] = gateway_reader(gateway, config)
         job = GatewayJob(
             gateway.name,
             GatewaySource(gateway.name, read),

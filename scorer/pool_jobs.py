@@ -21,6 +21,7 @@ from scorer.discovered import DiscoveredTarget
 from scorer.inflight import InFlight
 from scorer.registry import Pool, Registry
 from scorer.scheduler import Scheduler
+from scorer.sources.configured import scrape_target
 from scorer.sources.engine import EngineSource
 from scorer.sources.places import ScrapeTarget
 
@@ -101,8 +102,7 @@ class PoolJobs:
     ) -> set[str]:
         """Arm the jobs of a pool where they changed; return the names of all of them."""
         pool = self._registry.pools[config.name]
-        interval, timeout = whole.interval(config), whole.timeout(config)
-        mappings, client = config.known_mappings(whole.mappings), config.http_client()
+        interval = whole.interval(config)
         names = {
             self._arm_scoring(
                 pool, min(TICK if len(pool.targets) < LARGE_POOL else LARGE_TICK, interval)
@@ -116,16 +116,7 @@ class PoolJobs:
             if config.source != "scrape":
                 health.patience = math.inf  # one job asks for all, and always comes to an end
                 continue
-            target = ScrapeTarget(
-                site=found.metrics_site(),
-                timeout=timeout,
-                path=found.metrics_path or config.metrics_path,
-                client=client,
-                paced=config.scrape_interval is None and config.scrape_timeout is None,
-                models=config.models,
-                engine=config.only_engine,
-                mappings=mappings,
-            )
+            target = scrape_target(found, config, whole)
             names.add(self._arm_scrape(target, interval, pool, health))
         return names
 

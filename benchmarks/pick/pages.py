@@ -1,11 +1,16 @@
 """A stand-in for many engines: serves one recorded page on many ports of loopback.
 
 Cheap on purpose: it shares a core with wrk, and must not be what is measured. Prints
-the ports, one a line, and then serves until it is killed.
+the ports, one a line, and then serves until it is killed. On SIGUSR1 it prints, as a line
+of JSON, how many seconds lay between two requests to the same port since the last signal:
+the ``longest`` such gap, how many gaps were ``late``, and how many there were (``gaps``).
 """
 
 import argparse
 import asyncio
+import json
+import signal
+import time
 from pathlib import Path
 from typing import cast
 
@@ -15,23 +20,50 @@ LOOPBACK = "127.0.0.1"
 BACKLOG = 16
 
 
+class Watch:
+    """The gaps between two requests to the same port; those above ``late`` seconds are late."""
+
+    def __init__(self, late: float = 1.5) -> None:
+        """Start with no request."""
+        self._late = late
+        self._last: dict[int, float] = {}
+        self._gaps: list[float] = []
+
+    def asked(self, port: int, now: float) -> None:
+        """Note a request at ``now``."""
+        if (last := self._last.get(port)) is not None:
+            self._gaps.append(now - last)
+        self._last[port] = now
+
+    def told(self, now: float) -> str:
+        """Return the gaps since the last call, those that are still open at ``now`` included."""
+        open_ones = [gap for last in self._last.values() if (gap := now - last) > self._late]
+        gaps, self._gaps = [*self._gaps, *open_ones], []
+        late = sum(gap > self._late for gap in gaps)
+        return json.dumps({"longest": max(gaps, default=0.0), "late": late, "gaps": len(gaps)})
+
+
 class Page(asyncio.Protocol):
     """Answers every request of a connection with the page, without looking at it."""
 
-    def __init__(self, answer: bytes) -> None:
-        """Serve ``answer``, head and body."""
+    def __init__(self, answer: bytes, watch: Watch) -> None:
+        """Serve ``answer``, head and body, and tell ``watch`` of each request."""
         self._answer = answer
+        self._watch = watch
+        self._port = 0
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember where to write."""
+        """Remember where to write, and which engine this stands for."""
         # Not an instance check: uvloop's transports only behave like asyncio's.
         self._transport = cast("asyncio.Transport", transport)
+        self._port = transport.get_extra_info("sockname")[1]
 
     def data_received(self, data: bytes) -> None:
         """Answer a request when its head is complete; a scrape sends it in one piece."""
         if self._transport is not None and data.endswith(b"\r\n\r\n"):
             self._transport.write(self._answer)
+            self._watch.asked(self._port, time.monotonic())
 
 
 def answer_with(page: bytes) -> bytes:
@@ -46,9 +78,10 @@ def answer_with(page: bytes) -> bytes:
 
 async def serve(answer: bytes, targets: int) -> None:
     """Listen on ``targets`` free ports and serve for ever."""
-    loop = asyncio.get_running_loop()
+    loop, watch = asyncio.get_running_loop(), Watch()
+    loop.add_signal_handler(signal.SIGUSR1, lambda: print(watch.told(time.monotonic()), flush=True))
     servers = [
-        await loop.create_server(lambda: Page(answer), LOOPBACK, 0, backlog=BACKLOG)
+        await loop.create_server(lambda: Page(answer, watch), LOOPBACK, 0, backlog=BACKLOG)
         for _ in range(targets)
     ]
     for server in servers:

@@ -27,16 +27,16 @@ DAEMON = """
 ## A daemon
 
 One process on one core, for {seconds:g} s each, every target scraped once a second: a vLLM page of
-{page_kib} KiB each, parsed, scored twice a second and published. The stand-in for the engines and
-{picks} picks a second are on another core. *none* scrapes practically nothing. *oldest* is the
-greatest age of a page found at the end; *late* are targets whose page was older than two
-intervals.
+{page_kib} KiB each, parsed, scored and published. The stand-in for the engines and
+{picks} picks a second are on another core. *none* scrapes practically nothing. As the engines saw
+it, *longest* is the longest time between two scrapes of a target, and *late* how many times it was
+above one and a half intervals.
 
-| targets | scrapes/s | share of a core | missed | oldest | late | pick p50 | pick p99 |
+| targets | scrapes/s | share of a core | missed | longest | late | pick p50 | pick p99 |
 |--:|--:|--:|--:|--:|--:|--:|--:|
 """
 LOAD = (
-    "| {name} | {scrapes:.0f} | {cpu:.0%} | {missed:.0f} | {oldest:.2f} s | {late} "
+    "| {name} | {scrapes:.0f} | {cpu:.0%} | {missed:.0f} | {longest:.2f} s | {late} "
     "| {pick_p50:.2f} ms | {pick_p99:.2f} ms |\n"
 )
 
@@ -50,7 +50,6 @@ def markdown(told: Mapping[str, Any]) -> str:
     text += DAEMON.format_map({**facts, "picks": PICKS})
     for each in told["daemons"]:
         scraped = each["interval"] > 0
-        oldest = each["oldest"] if scraped else 0.0
         name = f"{each['targets']:,}" if scraped else f"{each['targets']:,} (none)"
-        text += LOAD.format_map({**each, "name": name, "oldest": oldest})
+        text += LOAD.format_map({**each, "name": name})
     return text

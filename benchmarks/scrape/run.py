@@ -7,6 +7,7 @@ another. Writes ``benchmarks/results/scrape.md`` and ``scrape.json``.
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -57,8 +58,10 @@ def costs() -> Iterator[Cost]:
 
 
 @contextmanager
-def daemon(size: int, port: int, page: Path, interval: str) -> Iterator[Target]:
-    """Run ``size`` stand-ins and the daemon that scrapes each of them every ``interval``."""
+def daemon(
+    size: int, port: int, page: Path, interval: str
+) -> Iterator[tuple[Target, subprocess.Popen[str]]]:
+    """Run the daemon and what stands for ``size`` engines, each scraped every ``interval``."""
     with (
         tempfile.TemporaryDirectory() as folder,
         running(*on_core(LOAD_CORE, "pages", str(page), str(size))) as pages,
@@ -76,16 +79,16 @@ def daemon(size: int, port: int, page: Path, interval: str) -> Iterator[Target]:
             target = Target(server.pid, port, LOAD_CORE)
             if interval != SELDOM:
                 wait_until_scraped(target, size, lambda: server.poll() is None)
-            yield target
+            yield target, pages
 
 
 def loads(options: argparse.Namespace) -> Iterator[Load]:
     """Yield what each number of targets costs the daemon, first with hardly any scrape."""
     sizes = [int(size) for size in options.targets.split(",")]
     for size, interval in [(sizes[0], SELDOM), *((size, "1s") for size in sizes)]:
-        with daemon(size, options.port, options.page, interval) as target:
+        with daemon(size, options.port, options.page, interval) as (target, pages):
             time.sleep(options.settle)
-            yield measure(target, size, 1.0 if interval == "1s" else 0.0, options.seconds)
+            yield measure(target, pages, size, 1.0 if interval == "1s" else 0.0, options.seconds)
         print(f"measured {size} targets every {interval}", file=sys.stderr)
 
 

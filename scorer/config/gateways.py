@@ -82,8 +82,9 @@ class GatewayConfig(HttpClientConfig):
             changes["requests"] = (
                 RequestCounter(family=counter.name, status_label=counter.status_label),
             )
-        # Made anew, because what is remembered of its names must not be copied.
-        return GatewayPreset.model_validate({**dict(shipped), **changes})
+        # Made anew of the fields alone: what is remembered of its names must not be copied.
+        fields = {name: getattr(shipped, name) for name in GatewayPreset.model_fields}
+        return GatewayPreset.model_validate({**fields, **changes})
 
     def _changed_names(self, names: TargetNames | None) -> TargetNames | None:
         if self.target_label:

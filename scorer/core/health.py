@@ -17,7 +17,7 @@ from scorer.core.lost import SignalWatch
 from scorer.core.outcome import LastError, OutcomeClass
 from scorer.core.overrides import Override
 from scorer.core.params import ScoreParams
-from scorer.core.progress import ProgressWatch
+from scorer.core.progress import PartsWatch, ProgressWatch
 from scorer.core.samples import EngineSamples, Page, Scrape, ScrapeFailed
 from scorer.core.snapshot import ScrapeView, Transition
 from scorer.core.sourced import Source, SourcedOutcomes, SourcedTtft
@@ -104,6 +104,7 @@ class TargetHealth:
     scrapes: int = 0
     failures: dict[ScrapeFailure, int] = field(default_factory=dict)
     restarts: int = 0
+    parts: PartsWatch = field(default_factory=PartsWatch)
     last_errors: deque[LastError] = field(default_factory=lambda: deque(maxlen=KEPT_ERRORS))
     loading_at: float | None = None
     outcome_at: float | None = None
@@ -342,6 +343,7 @@ class TargetHealth:
         self, samples: EngineSamples, now: float, prior: float | None, *, restarted: bool
     ) -> float:
         before, self.samples = self.samples, samples
+        self.parts.page(now, samples.parts)
         if restarted:
             self.ttft.forget()
         count, mean = self._ttft_delta.advance(samples.ttft, restarted=restarted)

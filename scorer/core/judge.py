@@ -54,6 +54,8 @@ class Judgement:
     points_lost: Mapping[Cause, float]
     confidence: float
     eligible: bool
+    stalled: tuple[str, ...]
+    """Those of several engines behind the target that have work and stand still."""
     transition: Transition | None
     frozen: bool = False
     lost: bool = False
@@ -221,6 +223,7 @@ def _judge(
         goal=goal,
         points_lost=lost,
         confidence=raw.confidence if raw else 0.0,
+        stalled=health.parts.stalled(now, picks.largest_prefill),
         eligible=reachable and condition is None and health.drained(now) is None,
         transition=_move(health, signals, condition, now, lost=unread),
         frozen=health.progress.frozen(now, picks.largest_prefill),

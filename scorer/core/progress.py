@@ -4,7 +4,10 @@ An engine whose process hangs still serves its last page. Only counters that mov
 *within* a request tell: with work to do and none of them moving for long, it is frozen.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scorer.core.samples import Part
 
 STILL_SCRAPES = 5
 STILL_SECONDS = 10.0
@@ -33,3 +36,26 @@ class ProgressWatch:
         if self.alive_at is None or self.still_pages < STILL_SCRAPES:
             return False
         return now - self.alive_at >= STILL_SECONDS + allowance
+
+
+@dataclass(slots=True)
+class PartsWatch:
+    """Each of several engines behind one target by itself, where the sum would hide one."""
+
+    _known: dict[str, tuple[float, ProgressWatch]] = field(default_factory=dict)
+
+    def page(self, now: float, parts: Mapping[str, Part]) -> None:
+        """Take what a page says of each engine; one that is no longer on it is forgotten."""
+        known: dict[str, tuple[float, ProgressWatch]] = {}
+        for name, part in parts.items():
+            last, watch = self._known.get(name, (part.progress, ProgressWatch()))
+            watch.page(now, moved=part.progress != last, working=part.working)
+            known[name] = part.progress, watch
+        self._known = known
+
+    def stalled(self, now: float, allowance: float) -> tuple[str, ...]:
+        """Return the engines that are frozen, as for a :class:`ProgressWatch`."""
+        if not self._known:
+            return ()
+        known = self._known.items()
+        return tuple(name for name, (_, watch) in known if watch.frozen(now, allowance))

@@ -7,6 +7,7 @@ taken per series before they are summed.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from scorer.core.leases import Mark
 from scorer.core.vocabulary import Engine, Gap, ScrapeFailure
@@ -72,6 +73,17 @@ class Outcomes:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One of several engines on a page: whether it has work, and the sum of what moves with it."""
+
+    working: bool
+    progress: float
+
+
+NO_PARTS: Mapping[str, Part] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSamples:
     """All that a mapping reads from one page of an engine.
 
@@ -81,7 +93,8 @@ class EngineSamples:
     memory. ``progress`` holds every counter that moves while a request is worked on;
     ``lifetime`` further ones, which tell a restart by going back and say nothing of a
     request under way. ``asleep`` is None when the engine does not say. ``loras`` are the
-    adapters that it runs or has requests for.
+    adapters that it runs or has requests for. ``parts`` are the engines on a page with
+    several, by the number that the page gives them.
     """
 
     engine: Engine
@@ -101,6 +114,7 @@ class EngineSamples:
     asleep: bool | None = None
     model_names: tuple[str, ...] = ()
     loras: frozenset[str] = frozenset()
+    parts: Mapping[str, Part] = field(default_factory=lambda: NO_PARTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,8 +144,8 @@ class TargetView:
     """The lowest first."""
     drain: Override | None = None
     """The operator's decision to take it out, while it applies."""
-    frozen: bool = False
-    """It has work, and nothing on its page moves."""
+    stalled: tuple[str, ...] = ()
+    """Those of several engines on its page that have work and do not move, by number."""
     read: Signals | None = None
     """The signals as the formula took them, None for a target out of reach."""
     params: ScoreParams = field(default_factory=ScoreParams)

@@ -125,7 +125,7 @@ def target_view(judgement: Judgement, now: float) -> TargetView:
         last_errors=tuple(health.last_errors),
         caps=caps_of(judgement),
         drain=health.drain if health.drain and health.drain.active(now) else None,
-        frozen=judgement.frozen,
+        stalled=judgement.stalled,
         read=judgement.signals,
         params=health.params,
         penalty=health.cooldown.penalty(now),

@@ -49,6 +49,7 @@ def target_data(view: TargetView, inflight: InFlight, clocks: Clocks) -> Data:
         "points_lost": {cause: number(points) for cause, points in view.points_lost.items()},
         "signals": {name: signal_data(signal, clocks) for name, signal in view.signals.items()},
         "running": number(view.running),
+        "stalled_engines": list(view.stalled),
         "in_flight": load.in_flight,
         "expected_wait": number(load.wait),
         "picks": load.picks,

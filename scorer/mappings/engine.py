@@ -106,7 +106,8 @@ class Mapping(Data):
     It applies when all of ``requires`` and any of ``detect`` hold. ``path`` is where
     the engine has such a page; ``interval`` and ``deadline`` (seconds) are how it wants
     to be scraped when that is not as others. Rows that differ in ``copies`` alone are
-    one series that several processes print. ``unnamed`` are texts that stand where a
+    one series that several processes print; ``parts`` is the label that tells engines on
+    one page apart. ``unnamed`` are texts that stand where a
     model's name is not known. ``progress`` moves while a request is worked on;
     ``lifetime`` moves too, but says nothing of a request under way. ``idle_zero`` are
     the values of a JSON page that are 0 when the engine has nothing to report.
@@ -125,6 +126,7 @@ class Mapping(Data):
     detect: Annotated[tuple[Condition, ...], Field(min_length=1)]
     versions: tuple[VersionRule, ...] = ()
     copies: Texts = ("pid",)
+    parts: Label | None = None
     unnamed: tuple[str, ...] = ()
     signals: SignalSources = SignalSources()
     ttft: tuple[HistogramSource, ...] = ()

@@ -137,7 +137,8 @@ class SignalSource(Rows):
     Partners of a row are those of ``plus``, ``minus``, ``over`` and ``times`` with the
     same labels but for those that the two choose by. ``label_product`` takes a row's
     value from the product of the numbers in those labels instead of its sample. A
-    ``ratio`` must be 0-1; with ``scale`` percent it is written 0-100.
+    ``ratio`` must be 0-1; with ``scale`` percent it is written 0-100. With ``only_while``
+    it is an alternative only while a row of that family is above 0.
     """
 
     aggregate: Literal["sum", "max", "min"]
@@ -148,6 +149,7 @@ class SignalSource(Rows):
     minus: Rows | None = None
     over: Rows | None = None
     times: Rows | None = None
+    only_while: Family | None = None
 
     @cached_property
     def terms(self) -> tuple[tuple[str, Rows], ...]:
@@ -167,3 +169,5 @@ class SignalSource(Rows):
         yield from super().families()
         for _, rows in self.terms:
             yield from rows.families()
+        if self.only_while is not None:
+            yield self.only_while

@@ -26,7 +26,7 @@ _ON_FAILURE = {
     ScrapeFailure.EMPTY: f"is this the engine's own port? {_PLACES}",
     ScrapeFailure.WRONG_CONTENT: f"is this a metrics page? {_PLACES}",
     ScrapeFailure.AUTH: "the metrics are behind a key or a proxy's login (LiteLLM asks for one by "
-    "default): give the daemon authorization or basic_auth",
+    "default): give the pool authorization or basic_auth, and look again with --config.file",
 }
 
 _ROUTER = "this is the page of {}: point at the engines behind it"

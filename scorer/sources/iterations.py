@@ -75,18 +75,20 @@ class Iterations:
     def _take(self, records: list[dict[str, Any]]) -> ScrapeFailed | None:
         """Take over the newest record of each rank; return why that is not possible."""
         self._empty = 0
-        skipped: dict[str, bool] = {}
+        newest: dict[str, dict[str, Any]] = {}
+        skipped: list[bool] = []
         for record in records:
-            values = dict(_numbers("", record))
             rank = str(record.get(RANK) or 0)
-            number, last = values.get(NUMBER), self._newest.get(rank, {}).get(NUMBER)
-            if number is not None and last is not None and rank not in skipped:
-                if number < last:  # the engine started over, perhaps with fewer ranks
-                    self._newest.clear()
-                skipped[rank] = number > last + 1
-            self._newest[rank] = values
+            if rank not in newest:
+                number, last = record.get(NUMBER), self._newest.get(rank, {}).get(NUMBER)
+                if last is not None and isinstance(number, int | float):
+                    if number < last:  # the engine started over, perhaps with fewer ranks
+                        self._newest.clear()
+                    skipped.append(number > last + 1)
+            newest[rank] = record
+        self._newest |= {rank: dict(_numbers("", record)) for rank, record in newest.items()}
         if skipped:
-            self._shared = any(skipped.values())
+            self._shared = any(skipped)
         if len(self._newest) > MAX_RANKS or sum(map(len, self._newest.values())) > MAX_ROWS:
             self._newest.clear()
             detail = f"more than {MAX_RANKS} ranks or {MAX_ROWS} values in their records"

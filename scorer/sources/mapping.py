@@ -17,6 +17,7 @@ from scorer.sources.content import BLANK, is_json, refusal
 from scorer.sources.counts import histogram, merged_counters, outcomes
 from scorer.sources.exposition import Exposition, Row, parse_exposition, unhurried
 from scorer.sources.iterations import Iterations
+from scorer.sources.parts import parts_of
 from scorer.sources.signals import reading
 from scorer.sources.view import View
 
@@ -192,6 +193,7 @@ def samples_of(view: View, mapping: Mapping, version: str) -> EngineSamples:
             for name in islice((name for name in names if name not in mapping.unnamed), MOST_NAMES)
         ),
         loras=_listed_names(view, mapping.loras),
+        parts=parts_of(view, mapping),
     )
 
 

@@ -45,6 +45,8 @@ def reading(
 
 
 def _value(view: View, source: SignalSource, copies: Collection[str]) -> Value:
+    if source.only_while and not _above_zero(view, source.only_while):
+        return Gap.FAMILY_ABSENT
     rows = view.chosen(source)
     if not rows:
         return view.nothing(source.family)
@@ -58,6 +60,10 @@ def _value(view: View, source: SignalSource, copies: Collection[str]) -> Value:
     if source.aggregate == "sum":
         return checked(sum(good))
     return max(good) if source.aggregate == "max" else min(good)
+
+
+def _above_zero(view: View, family: str) -> bool:
+    return any(row.value > 0.0 for row in view.rows.get(family, ()))
 
 
 def _values(

@@ -61,6 +61,7 @@ def test_target_shape():
             "kv_cache": {"value": 0.63, "age": 0.5, "source": "engine"},
         },
         "running": 7.0,
+        "stalled_engines": [],
         "in_flight": 0,
         "expected_wait": None,
         "picks": 0,

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from scorer.config.gateways import GatewayConfig
 from scorer.core.vocabulary import Engine
 from scorer.mappings.engine import Mapping
 from scorer.mappings.rows import Rows
@@ -137,3 +138,12 @@ def test_building_on_nothing_is_refused(raw, rule):
     """What stands beside ``extends`` is checked before the mapping itself."""
     with pytest.raises(ValueError, match=rule):
         built({"name": "x", **raw})
+
+
+def test_preset_that_was_used_can_still_be_configured():
+    """What it remembers of its own names is no part of it."""
+    shipped = next(preset for preset in gateway_presets() if preset.name == "nginx")
+    assert shipped.names
+    given = {"name": "edge", "preset": "nginx", "metrics_url": "http://a:1/metrics"}
+    changed = GatewayConfig.model_validate({**given, "ttft_histogram": "own_seconds"}).rules()
+    assert "own_seconds_sum" in changed.names

@@ -79,6 +79,16 @@ def test_progress_has_every_counter_that_moves_within_a_request(read):
     assert len(progress) == 6
 
 
+def test_engines_of_a_page_are_told_apart(read):
+    """Each with whether it has work, and all that moves with it; a single engine is no part."""
+    parts = read(load("vllm-0.32-real/21_dp2_busy")).samples.parts
+    assert {name: part.working for name, part in parts.items()} == {"0": True, "1": True}
+    assert (
+        sum(part.progress for part in parts.values()) == 3004 + 3525 + 11983 + 13890 + 1362 + 1361
+    )
+    assert not read(load("vllm/v1-latest")).samples.parts
+
+
 @pytest.mark.parametrize("name", ["tgi/tgi", "sglang/0.5.9", "tensorrt_llm/prometheus"])
 def test_counters_that_move_at_the_end_of_a_request_are_no_progress(read, name):
     """They tell a restart by going back, and nothing of a request under way."""

@@ -73,6 +73,20 @@ def test_copies_are_one_series():
 
 
 @pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["a 1", "b 0"], Reading.missing(Gap.FAMILY_ABSENT)),
+        (["a 1"], Reading.missing(Gap.FAMILY_ABSENT)),
+        (["a 1", "b NaN"], Reading.missing(Gap.FAMILY_ABSENT)),
+        (["a 1", 'b{m="1"} 0', 'b{m="2"} 0.2'], Reading(1.0)),
+    ],
+)
+def test_alternative_counts_only_while_another_family_is_above_zero(lines, expected):
+    """Otherwise it is as if the page did not have it."""
+    assert read(view(*lines), only_while="b") == expected
+
+
+@pytest.mark.parametrize(
     ("value", "expected"),
     [("93.0", Reading(0.93)), ("104", Reading(1.0)), ("140", Reading.missing(Gap.OUT_OF_RANGE))],
 )

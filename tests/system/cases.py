@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,17 +62,23 @@ class Stage:
         self.failures: list[BaseException] = []
         self.metrics_before = self.metrics_after = ""
 
-    def pool(self, name: str, case: str, scenario: str | dict[str, str], **config: Any) -> Pool:
+    def pool(
+        self,
+        name: str,
+        case: str,
+        scenario: str | Mapping[str, str | list[dict[str, Any]]],
+        **config: Any,
+    ) -> Pool:
         """Add a pool with the engines of a case's scenario file, or of letters to pages.
 
-        ``config`` are further keys of the pool's configuration.
+        A page is a file whose counters grow, or phases of a scenario. ``config`` are further
+        keys of the pool's configuration.
         """
         if isinstance(scenario, str):
             engines = json.loads((CASES / case / scenario).read_text())["engines"]
         else:
             engines = {
-                letter: {"routes": {"/metrics": [{"body_file": page, "progress": 0.01}]}}
-                for letter, page in scenario.items()
+                letter: {"routes": {"/metrics": _phases(page)}} for letter, page in scenario.items()
             }
         ports = {letter: free_port() for letter in engines}
         for letter, spec in engines.items():
@@ -213,6 +219,10 @@ def every(seconds: float, times: int) -> Iterable[int]:
     for index in range(times):
         time.sleep(max(0.0, began + index * seconds - time.monotonic()))
         yield index
+
+
+def _phases(page: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"body_file": page, "progress": 0.01}] if isinstance(page, str) else page
 
 
 def _absolute(spec: dict[str, Any], folder: Path) -> None:

@@ -183,12 +183,19 @@ class DaemonProcess:
         return self.process.wait(15)
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """Return a port that is free at the moment."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """Return a port that is free at the moment and was not returned before."""
+    while True:
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            port: int = sock.getsockname()[1]
+        # The system gives the same one again: of sixty, two are alike every tenth time.
+        if port not in _given:
+            _given.add(port)
+            return port
 
 
 def pool_of(*engines: FakeEngine | str, **more: Any) -> dict[str, Any]:

@@ -2,18 +2,16 @@
 
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
-import yaml
 
-from tests.system.conftest import DaemonProcess, FakeEngine, free_port, page, pool_of, send
+from tests.system.agree import POINT, both_ways, prometheus, scores, settled, watch, works
+from tests.system.conftest import DaemonProcess, FakeEngine, free_port, pool_of, send
 
 pytestmark = pytest.mark.system
 
@@ -30,18 +28,6 @@ gateway_requests_total{{pool="edge",target="{target}",code="500"}} {failed}
 """
 
 
-def works(engine: FakeEngine, ttft: float, **load: object) -> None:
-    """Serve ten requests a second, each with the same TTFT, under a load."""
-    began = time.monotonic()
-
-    def answer(handler: Any) -> None:
-        count = int(10 * (time.monotonic() - began)) + 10
-        body = page(count=count, sum=count * ttft, tokens=100 * count, **load)
-        send(handler, body.encode())
-
-    engine.answer = answer
-
-
 def measures(gateway: FakeEngine, target: str, ttft: float) -> None:
     """Serve a gateway's page on which every fifth request of a target fails."""
     began = time.monotonic()
@@ -54,94 +40,32 @@ def measures(gateway: FakeEngine, target: str, ttft: float) -> None:
     gateway.answer = answer
 
 
-@pytest.fixture
-def prometheus(tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Return a function that starts a Prometheus, waits until it has scraped, and returns its URL.
-
-    Each keyword is a job with the addresses that it scrapes.
-    """
-    started: list[subprocess.Popen[bytes]] = []
-
-    def scraped(url: str) -> int:
-        try:
-            answer = requests.get(f"{url}/api/v1/query?query=up==1", timeout=5)
-            return len(answer.json()["data"]["result"])
-        except (requests.ConnectionError, ValueError, KeyError):
-            return 0
-
-    def start(**jobs: list[str]) -> str:
-        config = {
-            "global": {"scrape_interval": "1s", "scrape_timeout": "900ms"},
-            "scrape_configs": [
-                {"job_name": name, "static_configs": [{"targets": targets}]}
-                for name, targets in jobs.items()
-            ],
-        }
-        path = tmp_path / "prometheus.yml"
-        path.write_text(yaml.safe_dump(config))
-        address = f"127.0.0.1:{free_port()}"
-        with (tmp_path / "prometheus.log").open("wb") as log:
-            started.append(
-                subprocess.Popen(
-                    ["prometheus", f"--config.file={path}", f"--web.listen-address={address}",
-                     f"--storage.tsdb.path={tmp_path / 'tsdb'}", "--log.level=warn"],
-                    stdout=log, stderr=log,
-                )
-            )  # fmt: skip
-        deadline = time.monotonic() + 20.0
-        while scraped(f"http://{address}") < sum(map(len, jobs.values())):
-            assert time.monotonic() < deadline, (tmp_path / "prometheus.log").read_text()
-            time.sleep(0.1)
-        return f"http://{address}"
-
-    yield start
-    for each in started:
-        each.kill()
-        each.wait(5)
-
-
 def test_prometheus_gives_the_scores_that_scraping_gives(
-    engine: Engines, daemon: Daemons, prometheus: Callable[..., str]
+    engine: Engines, daemon: Daemons, tmp_path: Path
 ) -> None:
     """Two engines, scraped by us and by a real Prometheus: the same scores, and the same again."""
     busy, calm, edge = engine(), engine(), engine()
     works(busy, 1.0, running=8, waiting=15, kv_cache=0.9)
     works(calm, 0.2, running=2)
     measures(edge, busy.target, 1.6)
-    url = prometheus(vllm=[busy.target, calm.target], edge=[edge.target])
-    targets = [{"targets": [busy.target, calm.target]}]
-    asked = {"source": "prometheus", "engine": "vllm", "prometheus": {"selector": 'job="vllm"'}}
-    config = {
-        "prometheus": {"url": url},
-        "gateways": [{"name": "edge", "preset": "nginx", "selector": 'job="edge"', "pool": "edge"}],
-        "pools": [
-            {"name": "scraped", "static_configs": targets},
-            {"name": "asked", "static_configs": targets, **asked},
-            {"name": "edge", "static_configs": targets},
-        ],
-    }
-    running = daemon(config)
-
-    def scores(pool: str) -> dict[str, float]:
-        data = running.get(f"/api/v1/targets?pool={pool}").json()["data"]
-        return {row["target"]: row["score"] or 0.0 for row in data}
-
-    def alike() -> bool:
-        one, other = scores("scraped"), scores("asked")
-        return all(abs(one[name] - other[name]) <= 1.0 for name in one)
-
-    running.until(lambda: min(scores("asked").values()) > 50 and alike(), 20)
-    deadline = time.monotonic() + 4.0
-    while time.monotonic() < deadline:
-        assert alike(), (scores("scraped"), scores("asked"))
-        time.sleep(0.2)
-    row = running.target(f"{busy.target}?pool=asked")
-    assert (row["mapping"], row["running"]) == ("vllm_v1", 8)
-    assert row["signals"]["kv_cache"]["value"] == 0.9
-    edge_row = running.target(f"{busy.target}?pool=edge")["signals"]["ttft"]
-    assert (edge_row["source"], edge_row["value"]) == ("gateway", pytest.approx(1.6, abs=0.05))
-    works(calm, 0.2, running=9, waiting=30)
-    running.until(lambda: scores("scraped")[calm.target] < 80 and alike(), 10)
+    with prometheus(tmp_path, vllm=[busy.target, calm.target], edge=[edge.target]) as url:
+        config = both_ways(url, busy, calm)
+        gateway = {"name": "edge", "preset": "nginx", "selector": 'job="edge"', "pool": "edge"}
+        config["gateways"] = [gateway]
+        config["pools"].append({**config["pools"][0], "name": "edge"})
+        running = daemon(config)
+        running.until(lambda: settled(running), 30)
+        names = {busy.target: "busy", calm.target: "calm"}
+        assert watch(running, names, 4.0) <= POINT
+        row = running.target(f"{busy.target}?pool=asked")
+        assert (row["mapping"], row["running"]) == ("vllm_v1", 8)
+        assert row["signals"]["kv_cache"]["value"] == 0.9
+        edge_row = running.target(f"{busy.target}?pool=edge")["signals"]["ttft"]
+        assert edge_row["source"] == "gateway"
+        assert edge_row["value"] == pytest.approx(1.6, abs=0.05)
+        works(calm, 0.2, running=9, waiting=30)
+        running.until(lambda: scores(running, "scraped")[calm.target] < 80, 10)
+        running.until(lambda: settled(running), 10)
 
 
 def test_prometheus_that_is_down_is_no_news_of_targets(engine: Engines, daemon: Daemons) -> None:
