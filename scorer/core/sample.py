@@ -16,8 +16,7 @@ run starts, one for how far from its end the second does. Then, as each target i
 comes to its turn, one whether it enters.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from scorer.core.table import SAMPLE, PickTable, Row
@@ -64,8 +63,11 @@ class Ask(NamedTuple):
 def sampled(table: PickTable, ask: Ask, tokens: int, draws: Draws) -> Sample:
     """Return the sample for a prompt of ``tokens``; empty when every target is excluded."""
     rows = table.rows if tokens < table.params.long_prompt_tokens else table.short_list
-    if tokens <= table.room and rows and not (ask.exclude or ask.key or ask.lora):
-        return (rows if len(rows) <= SAMPLE else _eight(rows, draws)), "", table.panic
+    if rows and not (ask.exclude or ask.key or ask.lora):
+        relaxed = "" if tokens <= table.room else "kv_guard" if tokens > table.most else None
+        if relaxed is not None:
+            eight = rows if len(rows) <= SAMPLE else _cut(rows, *_runs(len(rows), draws))
+            return eight, relaxed, table.panic
     first = _named(table, ask, rows, draws) if ask.key or ask.lora else ()
     kept, guarded, warming = _survey(rows, tokens, ask, draws, first)
     if kept:
@@ -94,27 +96,47 @@ def _runs(size: int, draws: Draws) -> tuple[int, int]:
     return one, two - size if two >= size else two
 
 
-def _eight(rows: Sequence[Row], draws: Draws) -> list[Row]:
-    """Return the two runs of a sample."""
+def _cut(rows: Sequence[Row], one: int, two: int) -> list[Row]:
+    """Return the two runs that start at these places."""
     size = len(rows)
-    one, two = _runs(size, draws)
     if one <= size - RUN and two <= size - RUN:
         return [*rows[one : one + RUN], *rows[two : two + RUN]]
     return [rows[(start + step) % size] for start in (one, two) for step in range(RUN)]
 
 
-def _searched(rows: Sequence[Row], ask: Ask, draws: Draws) -> Iterator[Row]:
-    """Yield the two runs, then who follows: 24 targets besides those that are excluded."""
-    size, left = len(rows), LOOKED_AT
-    one, two = _runs(size, draws)
-    runs = [(start + step) % size for start in (one, two) for step in range(RUN)]
-    after = (step % size for step in range(two + RUN, two + RUN + size))
-    for index in chain(runs, (each for each in after if each not in runs)):
-        row = rows[index]
-        yield row
-        left -= row.target not in ask.exclude
+def _after(rows: Sequence[Row], one: int, two: int, exclude: Collection[str]) -> list[Row]:
+    """Return who follows the second run, without the first: 16 besides those excluded.
+
+    Excluded ones of the runs make room for as many more.
+    """
+    size = len(rows)
+    places = [(two + RUN + step) % size for step in range(min(size, LOOKED_AT + len(exclude)))]
+    found = [rows[place] for place in places if (place - one) % size >= RUN]
+    found = found[: size - SAMPLE]
+    if not exclude:
+        return found[: LOOKED_AT - SAMPLE]
+    runs = [rows[(start + step) % size].target for start in (one, two) for step in range(RUN)]
+    left = LOOKED_AT - sum(target not in exclude for target in runs)
+    for place, row in enumerate(found):
+        left -= row.target not in exclude
         if not left:
-            return
+            return found[: place + 1]
+    return found
+
+
+def _parts(
+    rows: Sequence[Row], ask: Ask, draws: Draws, first: Sequence[Row]
+) -> Iterator[Sequence[Row]]:
+    """Yield the targets to look at, in order: a sample, and if that is not enough, more."""
+    if len(rows) <= SAMPLE:
+        yield rows
+        return
+    if first:
+        yield first
+    one, two = _runs(len(rows), draws)
+    for part in (_cut(rows, one, two), None):
+        found = _after(rows, one, two, ask.exclude) if part is None else part
+        yield [row for row in found if row not in first] if first else found
 
 
 def _survey(
@@ -127,23 +149,19 @@ def _survey(
     kept: list[Row] = []
     guarded: list[Row] = []
     warming: list[Row] = []
-    order: Iterable[Row] = rows
-    if len(rows) > SAMPLE:
-        order = _searched(rows, ask, draws)
-        if first:
-            order = chain(first, (row for row in order if row not in first))
     exclude = ask.exclude
-    for row in order:
-        if row.target in exclude:
-            continue
-        if row.admit < 1.0 and draws() >= row.admit:
-            warming.append(row)
-        elif row.load.fresh + tokens > row.room:
-            guarded.append(row)
-        else:
-            kept.append(row)
-            if len(kept) == SAMPLE:
-                break
+    for part in _parts(rows, ask, draws, first):
+        for row in part:
+            if exclude and row.target in exclude:
+                continue
+            if row.admit < 1.0 and draws() >= row.admit:
+                warming.append(row)
+            elif row.load.fresh + tokens > row.room:
+                guarded.append(row)
+            else:
+                kept.append(row)
+                if len(kept) == SAMPLE:
+                    return kept, guarded, warming
     return kept, guarded, warming
 
 

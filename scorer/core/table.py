@@ -55,10 +55,12 @@ class PickTable:
     ``rest`` the other targets that are not draining, ``probed`` those that need a probe.
     A prompt of at most ``room`` tokens may go to any candidate, whatever the KV guard and
     warm-up; whoever picks takes the prompt's tokens off it. Below 0: each must be looked at.
+    A prompt of more than ``most`` tokens has room nowhere. It is infinite when a candidate
+    is in warm-up, as the draws of its ramp come first.
     """
 
     __slots__ = (
-        "_adapters", "_ring", "panic", "params", "probed", "rest", "room",
+        "_adapters", "_ring", "most", "panic", "params", "probed", "rest", "room",
         "rows", "short_list", "view",
     )  # fmt: skip
 
@@ -81,6 +83,7 @@ class PickTable:
         warming = any(row.admit < 1.0 for row in rows)
         rooms = (row.room - row.load.fresh for row in rows)
         self.room = -1.0 if warming else min(rooms, default=-1.0)
+        self.most = math.inf if warming else max((row.room for row in rows), default=math.inf)
         self._ring: Ring | None = None
         self._adapters: Mapping[str, Sequence[Row]] | None = None
 

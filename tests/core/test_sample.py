@@ -116,6 +116,15 @@ def test_guard_gives_way_first() -> None:
     assert names(pool, 5000) == (["full:1"], "kv_guard")
 
 
+@pytest.mark.parametrize("size", [3, 9, 40])
+def test_full_pool_is_sampled_without_a_search(size: int) -> None:
+    """When no candidate has room, the sample is the same as one without the guard."""
+    full, roomy = pool_of(size, room=50.0), pool_of(size)
+    for seed in range(20):
+        wanted = names(roomy, 100, seeded(seed))[0]
+        assert names(full, 100, seeded(seed)) == (wanted, "kv_guard")
+
+
 def test_warming_target_enters_with_its_probability() -> None:
     """A target at 30 % of its ramp is in 30 ± 3 % of N=5,000 samples, seed 1."""
     pool, draws = table(row("warm:1", admit=0.3), row("b:1")), seeded(1)
