@@ -34,7 +34,7 @@ from scorer.pick_stats import PickStats
 from scorer.registry import Registry
 from scorer.sources.mapping import PageReader
 
-PAGE = Path(__file__).parents[2] / "tests/data/expositions/vllm/v1-latest-saturated.prom"
+PAGE = Path(__file__).parents[2] / "tests/data/expositions/vllm/v1-latest.prom"
 HOST = b"Host: 127.0.0.1:9808\r\n"
 GET = b"GET %b HTTP/1.1\r\n" + HOST + b"\r\n"
 SEED = 1
