@@ -63,13 +63,17 @@ class Ask(NamedTuple):
 def sampled(table: PickTable, ask: Ask, tokens: int, draws: Draws) -> Sample:
     """Return the sample for a prompt of ``tokens``; empty when every target is excluded."""
     rows = table.rows if tokens < table.params.long_prompt_tokens else table.short_list
-    if rows and not (ask.exclude or ask.key or ask.lora):
-        relaxed = "" if tokens <= table.room else "kv_guard" if tokens > table.most else None
-        if relaxed is not None:
-            eight = rows if len(rows) <= SAMPLE else _cut(rows, *_runs(len(rows), draws))
-            return eight, relaxed, table.panic
+    runs = None
+    if rows and not (table.warming or ask.exclude or ask.key or ask.lora):
+        if len(rows) > SAMPLE:
+            runs = _runs(len(rows), draws)
+        eight = rows if runs is None else _cut(rows, *runs)
+        if tokens <= table.room or _have_room(eight, tokens):
+            return eight, "", table.panic
+        if tokens > table.most:
+            return eight, "kv_guard", table.panic
     first = _named(table, ask, rows, draws) if ask.key or ask.lora else ()
-    kept, guarded, warming = _survey(rows, tokens, ask, draws, first)
+    kept, guarded, warming = _survey(rows, tokens, ask, draws, first, runs)
     if kept:
         return kept, "", table.panic
     if guarded:
@@ -87,6 +91,14 @@ def sampled(table: PickTable, ask: Ask, tokens: int, draws: Draws) -> Sample:
 def preferred(table: PickTable, ask: Ask) -> Row | None:
     """Return the candidate that the request's key prefers, of those it does not exclude."""
     return table.preferred(ask.key, ask.exclude)
+
+
+def _have_room(rows: Sequence[Row], tokens: int) -> bool:
+    """Return whether the KV guard passes by none of these targets."""
+    for row in rows:  # noqa: SIM110 - any() of a generator takes twice as long
+        if row.load.fresh + tokens > row.room:
+            return False
+    return True
 
 
 def _runs(size: int, draws: Draws) -> tuple[int, int]:
@@ -125,7 +137,11 @@ def _after(rows: Sequence[Row], one: int, two: int, exclude: Collection[str]) ->
 
 
 def _parts(
-    rows: Sequence[Row], ask: Ask, draws: Draws, first: Sequence[Row]
+    rows: Sequence[Row],
+    ask: Ask,
+    draws: Draws,
+    first: Sequence[Row],
+    runs: tuple[int, int] | None,
 ) -> Iterator[Sequence[Row]]:
     """Yield the targets to look at, in order: a sample, and if that is not enough, more."""
     if len(rows) <= SAMPLE:
@@ -133,24 +149,30 @@ def _parts(
         return
     if first:
         yield first
-    one, two = _runs(len(rows), draws)
+    one, two = runs or _runs(len(rows), draws)
     for part in (_cut(rows, one, two), None):
         found = _after(rows, one, two, ask.exclude) if part is None else part
         yield [row for row in found if row not in first] if first else found
 
 
 def _survey(
-    rows: Sequence[Row], tokens: int, ask: Ask, draws: Draws, first: Sequence[Row] = ()
+    rows: Sequence[Row],
+    tokens: int,
+    ask: Ask,
+    draws: Draws,
+    first: Sequence[Row] = (),
+    runs: tuple[int, int] | None = None,
 ) -> tuple[list[Row], list[Row], list[Row]]:
     """Draw targets, those in ``first`` before, until there are enough to compare.
 
-    Returns them, those short of KV room, and those whose ramp kept them out.
+    ``runs`` are where the two runs start, if that was drawn before. Returns them, those
+    short of KV room, and those whose ramp kept them out.
     """
     kept: list[Row] = []
     guarded: list[Row] = []
     warming: list[Row] = []
     exclude = ask.exclude
-    for part in _parts(rows, ask, draws, first):
+    for part in _parts(rows, ask, draws, first, runs):
         for row in part:
             if exclude and row.target in exclude:
                 continue

@@ -44,7 +44,7 @@ def test_runs_go_on_at_the_start() -> None:
 def test_sample_has_eight_different_targets(size: int, seed: int, looked_at: bool) -> None:
     """Whatever the draws, and whether or not each target must be looked at."""
     pool = pool_of(size)
-    pool.room = -1.0 if looked_at else pool.room
+    pool.warming = looked_at
     found, _ = names(pool, draws=seeded(seed))
     assert len(set(found)) == len(found) == 8
 
