@@ -37,6 +37,7 @@ format: ## format and fix what can be fixed
 bench-pick: ## picks a second, latency and CPU per pick: benchmarks/results/pick.md
 	@scripts/setup.sh bench
 	$(BIN)/python -m benchmarks.pick.run
+	$(BIN)/python -m benchmarks.pick.shares
 
 clean: ## remove the virtual environment and all caches
 	rm -rf .venv build dist *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache
