@@ -134,6 +134,11 @@ def get(path: str) -> bytes:
     return GET % path.encode()
 
 
+def pick_id_of(answer: bytes) -> str:
+    """Return the id that the answer to a pick carries in its headers."""
+    return answer.partition(b"\r\nx-scorer-pick-id: ")[2].partition(b"\r\n")[0].decode()
+
+
 def done(pick_id: str) -> bytes:
     """Return a report that the request of a pick ended well."""
     body = b'{"pick_id":"%b","status":200,"ttft_seconds":0.3}' % pick_id.encode()

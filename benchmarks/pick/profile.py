@@ -1,6 +1,8 @@
 """Profile of one pick: which function takes how many microseconds.
 
-    python -m benchmarks.pick.profile [--targets 8] [--picks 20000]
+    python -m benchmarks.pick.profile [--targets 8] [--picks 20000] [--feedback]
+
+With ``--feedback`` it is the report of a pick's end that is measured.
 
 Picks go through the shipped connection code on a transport that writes nowhere, so the
 table is what the daemon adds to uvloop and the kernel. A profiler makes every call dearer:
@@ -17,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.pick.inside import Inside, cost, get
+from benchmarks.pick.inside import Inside, cost, done, get, pick_id_of
 from scorer.serving import GC_THRESHOLDS
 
 ROOT = Path(__file__).parents[2]
@@ -35,9 +37,13 @@ class Line:
     own: float
 
 
-def profiled(inside: Inside, requests: Sequence[bytes]) -> list[Line]:
-    """Return what each function took of one request, the dearest first, in true time."""
-    true = min(cost(inside, requests) for _ in range(BATCHES))
+def profiled(inside: Inside, make: Callable[[], Sequence[bytes]]) -> list[Line]:
+    """Return what each function took of one request, the dearest first, in true time.
+
+    ``make`` returns the requests of one batch.
+    """
+    true = min(cost(inside, make()) for _ in range(BATCHES))
+    requests = make()
     extra = overhead()
     profiler = cProfile.Profile(time.thread_time)
     gc.collect()
@@ -104,7 +110,7 @@ def table(lines: Sequence[Line]) -> str:
         for line in shown
     ]
     rows.append(f"| {rest.own:5.2f} | {rest.own / total:4.0%} |      | {rest.name} |")
-    rows.append(f"| {total:5.2f} | 100% |      | one pick |")
+    rows.append(f"| {total:5.2f} | 100% |      | one request |")
     return "\n".join(["| µs | share | calls | function |", "|--:|--:|--:|---|", *rows])
 
 
@@ -114,10 +120,19 @@ def main() -> None:
     parser.add_argument("--targets", type=int, default=8)
     parser.add_argument("--picks", type=int, default=20_000)
     parser.add_argument("--path", default="/pick?prompt_tokens=500&format=headers")
+    parser.add_argument("--feedback", action="store_true", help="profile reports, not picks")
     options = parser.parse_args()
     gc.set_threshold(*GC_THRESHOLDS)
     inside = Inside(options.targets)
-    print(table(profiled(inside, [get(options.path)] * options.picks)))
+    pick = get(options.path)
+
+    def picks() -> list[bytes]:
+        return [pick] * options.picks
+
+    def reports() -> list[bytes]:
+        return [done(pick_id_of(inside.request(pick))) for _ in range(options.picks)]
+
+    print(table(profiled(inside, reports if options.feedback else picks)))
 
 
 if __name__ == "__main__":
