@@ -104,11 +104,11 @@ def test_nothing_else_resets_counts() -> None:
 
 
 def test_unknown_ids_are_nobodys() -> None:
-    """What was never picked, or is over, is None and changes nothing."""
+    """What was never picked, or is over, changes nothing."""
     inflight = InFlight()
     opened(inflight, "1")
     inflight.done("1", NOW, fault=False)
-    assert inflight.done("1", NOW, fault=False) is None
+    assert inflight.done("1", NOW, fault=False) is False
     assert inflight.first_token("strange", NOW) is None
     assert inflight.move("strange", "a:1", NOW) is None
     assert inflight.reading("chat", "a:1", NOW).in_flight == 0

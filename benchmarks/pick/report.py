@@ -55,14 +55,16 @@ PACED = """
 
 {paced_seconds:g} s each, beside scrapes of every target each second; a request is sent when it is
 due, whatever has become of those before. Latencies in milliseconds; *core* is the share of the
-server's core in use, scrapes included.
+server's core in use, scrapes included, and *net* the CPU microseconds per request, or per pick with
+its report, without what scraping and scoring take at **rest**.
 
-| pool | route | asked/s | answered/s | p50 | p99 | p99.9 | reports p50 | p99 | scrapes/s | core |
-|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
-"""
+| pool | route | asked/s | done/s | p50 | p99 | p99.9 | report p50 | p99 | net | scrapes/s | core | rest |
+|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+"""  # noqa: E501 - the row of a table is one line
 PACED_ROW = (
     "| {pool} | {route} | {asked:,.0f} | {per_second:,.0f} | {p50} | {p99} | {p999} "
-    "| {report_p50} | {report_p99} | {scrapes:.0f} | {core:.0%} |\n"
+    "| {report_p50} | {report_p99} | {cpu_net:.0f} "
+    "| {scrapes:.0f} | {core:.0%} | {scraping:.0%} |\n"
 )
 INSIDE = """
 ## Inside one process
@@ -166,7 +168,7 @@ def goals(told: Mapping[str, Any]) -> Iterator[Goal]:
     lines = {(e["pool"], e["route"], e["connections"]): e for e in told["lines"]}
     paced = {(e["pool"], e["route"]): e for e in told["paced"]}
     small, large = lines.get((8, "/pick", 32)), lines.get((1000, "/pick", 32))
-    both = lines.get((8, BOTH, 32))
+    alone, both = paced.get((100, "/pick")), paced.get((100, BOTH))
     if small:
         rate = small["per_second"]
         yield Goal("30,000 picks/s on one core, 8 targets", f"{rate:,.0f}/s", rate >= 30_000)
@@ -174,9 +176,9 @@ def goals(told: Mapping[str, Any]) -> Iterator[Goal]:
         ratio = small["cpu_net"] / large["cpu_net"]
         aim = "0.9 of that with 1,000 targets, by net CPU per pick"
         yield Goal(aim, f"{ratio:.2f}", ratio >= 0.9)
-    if small and both:
-        ratio = both["cpu_net"] / small["cpu_net"]
-        aim = "a pick with its report costs at most twice a pick, by net CPU"
+    if alone and both:
+        ratio = both["cpu_net"] / alone["cpu_net"]
+        aim = "a pick with its report costs at most twice a pick, by net CPU at a fixed rate"
         yield Goal(aim, f"{ratio:.2f}", ratio <= 2.0)
     for pool, most in ((100, 2.0), (500, 5.0)):
         if line := paced.get((pool, "/pick")):

@@ -54,7 +54,7 @@ PACES = ((100, 5000.0), (500, 1000.0))
 """Targets scraped each second, and picks a second beside them."""
 SETTLE = 1.0
 """Seconds each route is warmed up for."""
-INSIDE_BATCH, INSIDE_BATCHES = 1000, 20
+INSIDE_BATCH, INSIDE_BATCHES = 10_000, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +175,7 @@ def medians(probes: list[Probe], idle: float) -> dict[str, float]:
 
 def pace(target: Target, size: int, rate: float, seconds: float) -> Iterator[dict[str, object]]:
     """Yield what clients see that come at ``rate``: of a no-op, of picks, of picks and reports."""
+    idle = cpu_seconds(target, seconds) / seconds
     for route, path, feedback in (
         ("no-op", ROUTES["no-op"], False),
         ("/pick", ROUTES["/pick"], False),
@@ -183,11 +184,16 @@ def pace(target: Target, size: int, rate: float, seconds: float) -> Iterator[dic
         before, began = scrapes_done(target), time.monotonic()
         told: Paced = paced(target, path, rate, seconds, feedback=feedback)
         scrapes = (scrapes_done(target) - before) / (time.monotonic() - began)
-        yield (
-            {"pool": size, "route": route, "asked": rate, "scrapes": scrapes}
-            | asdict(told)
-            | {"core": told.cpu / seconds}
-        )
+        yield {
+            "pool": size,
+            "route": route,
+            "asked": rate,
+            "scrapes": scrapes,
+            **asdict(told),
+            "core": told.cpu / seconds,
+            "cpu_net": 1e6 * (told.cpu - idle * seconds) / told.requests,
+            "scraping": idle,
+        }
 
 
 def inside(sizes: Iterable[int]) -> list[dict[str, float]]:
