@@ -37,6 +37,7 @@ format: ## format and fix what can be fixed
 bench-pick: ## picks a second, latency and CPU per pick: benchmarks/results/pick.md
 	@scripts/setup.sh bench
 	$(BIN)/python -m benchmarks.pick.run
+	$(BIN)/python -m benchmarks.pick.shares
 
 bench-scrape: ## cost of a scrape by engine, and of a daemon with 100, 500, 1,000 targets: benchmarks/results/scrape.md
 	@scripts/setup.sh run

@@ -171,10 +171,8 @@ class InFlight:
             lease.load.tell(lease, now)
             return lease.ref
 
-    def done(
-        self, pick_id: str, now: float, *, fault: bool, ttft: float | None = None
-    ) -> LeaseRef | None:
-        """Close the lease of a request that is over.
+    def done(self, pick_id: str, now: float, *, fault: bool, ttft: float | None = None) -> bool:
+        """Close the lease of a request that is over; return whether there was one.
 
         ``fault``: the engine failed or refused it. ``ttft`` is the seconds to its first
         token when no event told that.
@@ -182,12 +180,12 @@ class InFlight:
         with self._lock:
             lease = self._leases.get(pick_id)
             if lease is None:
-                return None
+                return False
             load = lease.load
             load.close(lease, now, fault=fault, ttft=ttft)
             if load.held:
                 self.releases.append((now + HELD_FOR, load))
-            return lease.ref
+            return True
 
     def move(self, pick_id: str, target: str, now: float) -> LeaseRef | None:
         """Move a lease to another ``target`` of its pool, where its request was tried next."""

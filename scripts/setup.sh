@@ -3,8 +3,8 @@
 #
 #   scripts/setup.sh run     virtual environment with what ships
 #   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server, cc
-#   scripts/setup.sh bench   … and wrk
-#   scripts/setup.sh plot    … and what draws plots
+#   scripts/setup.sh bench   … and matplotlib and wrk
+#   scripts/setup.sh plot    … and matplotlib alone
 #
 # Debian 12 or 13, as root or with sudo. PYTHON names the interpreter (default python3).
 set -euo pipefail
@@ -102,6 +102,13 @@ need_packages() {
     printf '%s %s\n' "$key" "$extras" >$STAMP
 }
 
+# Only benchmarks draw, so the tests do without.
+need_plots() {
+    $VENV/bin/python -c 'import matplotlib' 2>/dev/null \
+        || quietly "installing matplotlib into $VENV" \
+            $VENV/bin/pip install --quiet --disable-pip-version-check --editable '.[plots]'
+}
+
 # The package enables its service for the next boot too; the tests start Prometheus themselves.
 need_prometheus() {
     command -v promtool >/dev/null && command -v prometheus >/dev/null && return
@@ -125,13 +132,13 @@ case ${1:-} in
         ;;
     bench)
         need_packages "[dev]"
+        need_plots
         need wrk wrk
         need taskset util-linux
         ;;
     plot)
         need_packages "[dev]"
-        $VENV/bin/python -c 'import matplotlib' 2>/dev/null || quietly "installing matplotlib" \
-            $VENV/bin/pip install --quiet --disable-pip-version-check --editable ".[plot]"
+        need_plots
         ;;
     *) die "usage: scripts/setup.sh run|test|bench|plot" ;;
 esac

@@ -86,12 +86,29 @@ def test_a_million_picks_without_a_word_leak_nothing() -> None:
     assert [load.in_flight for load in loads] == [0] * 8
 
 
+def test_nothing_else_resets_counts() -> None:
+    """Views in which a target is bad, out, back or alone, and scrapes that say nothing."""
+    inflight = InFlight()
+    opened(inflight, *pick_ids(3))
+    states = ({"eligible": False}, {"observed_dead": True}, {"cooling": True}, {"score": 0.0}, {})
+    for second, changes in enumerate(states, 1):
+        now = NOW + second
+        inflight.prepare(pool(target("a:1", **changes), target("b:1")), now)
+        inflight.reconcile("chat", "a:1", None, None, now, now)
+        inflight.reconcile("chat", "a:1", 2.0, None, now, now)
+        inflight.reconcile("chat", "a:1", 3.0, 0.0, now, now)
+        inflight.release(now)
+        inflight.forget("chat", "b:1")
+    reading = inflight.reading("chat", "a:1", NOW + 6.0)
+    assert (reading.in_flight, reading.resident, reading.lost) == (3, 3000, 0)
+
+
 def test_unknown_ids_are_nobodys() -> None:
-    """What was never picked, or is over, is None and changes nothing."""
+    """What was never picked, or is over, changes nothing."""
     inflight = InFlight()
     opened(inflight, "1")
     inflight.done("1", NOW, fault=False)
-    assert inflight.done("1", NOW, fault=False) is None
+    assert inflight.done("1", NOW, fault=False) is False
     assert inflight.first_token("strange", NOW) is None
     assert inflight.move("strange", "a:1", NOW) is None
     assert inflight.reading("chat", "a:1", NOW).in_flight == 0

@@ -4,12 +4,15 @@ import http.client
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 REPORT = Path(__file__).with_name("report.lua")
+FEEDBACK = Path(__file__).with_name("feedback.lua")
 TICKS = os.sysconf("SC_CLK_TCK")
 START_WITHIN = 60.0
 """Seconds the daemon gets to start and to score every target."""
@@ -39,6 +42,26 @@ class Probe:
     cpu: float
 
 
+@dataclass(frozen=True, slots=True)
+class Paced:
+    """One run at a fixed rate: picks a second, microseconds of picks and of reports, CPU seconds.
+
+    Those of reports are 0 when none were made. ``unanswered`` were still waiting two
+    seconds after the last was sent.
+    """
+
+    requests: int
+    unanswered: int
+    per_second: float
+    p50: float
+    p99: float
+    p999: float
+    report_p50: float
+    report_p99: float
+    report_p999: float
+    cpu: float
+
+
 def cpu_used(pid: int) -> float:
     """Return the CPU seconds that a process has used, in user and kernel mode."""
     # The command name is in parentheses and may hold blanks: count fields after it.
@@ -53,14 +76,22 @@ def cpu_seconds(target: Target, seconds: float) -> float:
     return cpu_used(target.pid) - before
 
 
-def wrk(target: Target, path: str, connections: int, seconds: float) -> Probe:
-    """Load one route; BenchError when any answer is not a success."""
+def wrk(
+    target: Target, path: str, connections: int, seconds: float, script: Path = REPORT
+) -> Probe:
+    """Load one route; BenchError when any answer is not a success.
+
+    ``script`` may decide what is asked; it ends by running :data:`REPORT`.
+    """
     check(target, path)
     url = f"http://127.0.0.1:{target.port}{path}"
     command = ["taskset", "-c", target.load_core, "wrk", "-t1", f"-c{connections}"]
-    command += [f"-d{max(1, round(seconds))}s", "--latency", "-s", str(REPORT), url]
+    command += [f"-d{max(1, round(seconds))}s", "--latency", "-s", str(script), url]
     before = cpu_used(target.pid)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False,
+        env={**os.environ, "WRK_REPORT": str(REPORT)},
+    )  # fmt: skip
     cpu = cpu_used(target.pid) - before
     if done.returncode:
         raise BenchError(f"wrk failed: {done.stderr.strip() or done.stdout.strip()}")
@@ -68,6 +99,19 @@ def wrk(target: Target, path: str, connections: int, seconds: float) -> Probe:
     if told["bad_status"] or told["socket_errors"] or "Non-2xx" in done.stdout:
         raise BenchError(f"{path}: not every answer was a success: {told}")
     return Probe(told["requests"], told["seconds"], told["p50"], told["p99"], cpu)
+
+
+def paced(target: Target, path: str, rate: float, seconds: float, *, feedback: bool) -> Paced:
+    """Ask for one route ``rate`` times a second; BenchError when an answer is not a success."""
+    command = ["taskset", "-c", target.load_core, sys.executable, "-m", "benchmarks.pick.paced"]
+    command += [str(target.port), path, str(rate), str(seconds)]
+    command += ["--feedback"] if feedback else []
+    before = cpu_used(target.pid)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    cpu = cpu_used(target.pid) - before
+    if done.returncode:
+        raise BenchError(f"{path} at {rate:g}/s: {done.stderr.strip().rpartition(chr(10))[2]}")
+    return Paced(**json.loads(done.stdout), cpu=cpu)
 
 
 def get(target: Target, path: str) -> tuple[int, bytes]:

@@ -1,16 +1,20 @@
 """A stand-in for many engines: serves one recorded page on many ports of loopback.
 
-Cheap on purpose: it shares a core with wrk, and must not be what is measured. Prints
-the ports, one a line, and then serves until it is killed. On SIGUSR1 it prints, as a line
-of JSON, how many seconds lay between two requests to the same port since the last signal:
-the ``longest`` such gap, how many gaps were ``late``, and how many there were (``gaps``).
+Cheap on purpose: it shares a core with the load, and must not be what is measured. The
+count of generated tokens goes up from page to page, as that of an engine at work does:
+one that stands still is taken for stuck, and picks would go another way. Prints the
+ports, one a line, and then serves until it is killed. On SIGUSR1 it prints, as a line of
+JSON, how many seconds lay between two requests to the same port since the last signal: the
+``longest`` such gap, how many gaps were ``late``, and how many there were (``gaps``).
 """
 
 import argparse
 import asyncio
 import json
+import re
 import signal
 import time
+from itertools import count
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +22,8 @@ import uvloop
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 16
+TOKENS = re.compile(rb"^(vllm:generation_tokens_total\{[^}]*\}) (\d+)(?:\.\d+)?$", re.MULTILINE)
+DIGITS = 14
 
 
 class Watch:
@@ -46,9 +52,13 @@ class Watch:
 class Page(asyncio.Protocol):
     """Answers every request of a connection with the page, without looking at it."""
 
-    def __init__(self, answer: bytes, watch: Watch) -> None:
-        """Serve ``answer``, head and body, and tell ``watch`` of each request."""
-        self._answer = answer
+    def __init__(self, before: bytes, tokens: int, after: bytes, watch: Watch) -> None:
+        """Serve ``before`` and ``after``, and between them ``tokens`` and more with each page.
+
+        ``watch`` is told of each request.
+        """
+        self._before, self._after = before, after
+        self._tokens = count(tokens)
         self._watch = watch
         self._port = 0
         self._transport: asyncio.Transport | None = None
@@ -62,7 +72,8 @@ class Page(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer a request when its head is complete; a scrape sends it in one piece."""
         if self._transport is not None and data.endswith(b"\r\n\r\n"):
-            self._transport.write(self._answer)
+            number = b"%0*d" % (DIGITS, next(self._tokens)) if self._after else b""
+            self._transport.write(self._before + number + self._after)
             self._watch.asked(self._port, time.monotonic())
 
 
@@ -76,12 +87,27 @@ def answer_with(page: bytes) -> bytes:
     return head.encode() + page
 
 
-async def serve(answer: bytes, targets: int) -> None:
-    """Listen on ``targets`` free ports and serve for ever."""
+def cut(page: bytes) -> tuple[bytes, int, bytes]:
+    """Return the answer before its count of tokens, the count, and the rest.
+
+    A page without such a count is served as it is: all of it before, and nothing after.
+    """
+    found = TOKENS.search(page)
+    if found is None:
+        return answer_with(page), 0, b""
+    start, end = found.end(1) + 1, found.end()
+    whole = answer_with(page[:start] + b"0" * DIGITS + page[end:])
+    after = whole[len(whole) - (len(page) - end) :]
+    return whole[: len(whole) - len(after) - DIGITS], int(found[2]), after
+
+
+async def serve(page: bytes, targets: int) -> None:
+    """Listen on ``targets`` free ports and serve ``page`` for ever."""
+    parts = cut(page)
     loop, watch = asyncio.get_running_loop(), Watch()
     loop.add_signal_handler(signal.SIGUSR1, lambda: print(watch.told(time.monotonic()), flush=True))
     servers = [
-        await loop.create_server(lambda: Page(answer, watch), LOOPBACK, 0, backlog=BACKLOG)
+        await loop.create_server(lambda: Page(*parts, watch), LOOPBACK, 0, backlog=BACKLOG)
         for _ in range(targets)
     ]
     for server in servers:
@@ -96,7 +122,7 @@ def main() -> None:
     parser.add_argument("page", type=Path)
     parser.add_argument("targets", type=int)
     options = parser.parse_args()
-    uvloop.run(serve(answer_with(options.page.read_bytes()), options.targets))
+    uvloop.run(serve(options.page.read_bytes(), options.targets))
 
 
 if __name__ == "__main__":

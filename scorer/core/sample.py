@@ -16,8 +16,7 @@ run starts, one for how far from its end the second does. Then, as each target i
 comes to its turn, one whether it enters.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from scorer.core.table import SAMPLE, PickTable, Row
@@ -64,10 +63,17 @@ class Ask(NamedTuple):
 def sampled(table: PickTable, ask: Ask, tokens: int, draws: Draws) -> Sample:
     """Return the sample for a prompt of ``tokens``; empty when every target is excluded."""
     rows = table.rows if tokens < table.params.long_prompt_tokens else table.short_list
-    if tokens <= table.room and rows and not (ask.exclude or ask.key or ask.lora):
-        return (rows if len(rows) <= SAMPLE else _eight(rows, draws)), "", table.panic
+    runs = None
+    if rows and not (table.warming or ask.exclude or ask.key or ask.lora):
+        if len(rows) > SAMPLE:
+            runs = _runs(len(rows), draws)
+        eight = rows if runs is None else _cut(rows, *runs)
+        if tokens <= table.room or _have_room(eight, tokens):
+            return eight, "", table.panic
+        if tokens > table.most:
+            return eight, "kv_guard", table.panic
     first = _named(table, ask, rows, draws) if ask.key or ask.lora else ()
-    kept, guarded, warming = _survey(rows, tokens, ask, draws, first)
+    kept, guarded, warming = _survey(rows, tokens, ask, draws, first, runs)
     if kept:
         return kept, "", table.panic
     if guarded:
@@ -87,6 +93,14 @@ def preferred(table: PickTable, ask: Ask) -> Row | None:
     return table.preferred(ask.key, ask.exclude)
 
 
+def _have_room(rows: Sequence[Row], tokens: int) -> bool:
+    """Return whether the KV guard passes by none of these targets."""
+    for row in rows:  # noqa: SIM110 - any() of a generator takes twice as long
+        if row.load.fresh + tokens > row.room:
+            return False
+    return True
+
+
 def _runs(size: int, draws: Draws) -> tuple[int, int]:
     """Return where the two runs start; they go on at the start from the end, and never overlap."""
     one = int(draws() * size)
@@ -94,56 +108,82 @@ def _runs(size: int, draws: Draws) -> tuple[int, int]:
     return one, two - size if two >= size else two
 
 
-def _eight(rows: Sequence[Row], draws: Draws) -> list[Row]:
-    """Return the two runs of a sample."""
+def _cut(rows: Sequence[Row], one: int, two: int) -> list[Row]:
+    """Return the two runs that start at these places."""
     size = len(rows)
-    one, two = _runs(size, draws)
     if one <= size - RUN and two <= size - RUN:
         return [*rows[one : one + RUN], *rows[two : two + RUN]]
     return [rows[(start + step) % size] for start in (one, two) for step in range(RUN)]
 
 
-def _searched(rows: Sequence[Row], ask: Ask, draws: Draws) -> Iterator[Row]:
-    """Yield the two runs, then who follows: 24 targets besides those that are excluded."""
-    size, left = len(rows), LOOKED_AT
-    one, two = _runs(size, draws)
-    runs = [(start + step) % size for start in (one, two) for step in range(RUN)]
-    after = (step % size for step in range(two + RUN, two + RUN + size))
-    for index in chain(runs, (each for each in after if each not in runs)):
-        row = rows[index]
-        yield row
-        left -= row.target not in ask.exclude
+def _after(rows: Sequence[Row], one: int, two: int, exclude: Collection[str]) -> list[Row]:
+    """Return who follows the second run, without the first: 16 besides those excluded.
+
+    Excluded ones of the runs make room for as many more.
+    """
+    size = len(rows)
+    places = [(two + RUN + step) % size for step in range(min(size, LOOKED_AT + len(exclude)))]
+    found = [rows[place] for place in places if (place - one) % size >= RUN]
+    found = found[: size - SAMPLE]
+    if not exclude:
+        return found[: LOOKED_AT - SAMPLE]
+    runs = [rows[(start + step) % size].target for start in (one, two) for step in range(RUN)]
+    left = LOOKED_AT - sum(target not in exclude for target in runs)
+    for place, row in enumerate(found):
+        left -= row.target not in exclude
         if not left:
-            return
+            return found[: place + 1]
+    return found
+
+
+def _parts(
+    rows: Sequence[Row],
+    ask: Ask,
+    draws: Draws,
+    first: Sequence[Row],
+    runs: tuple[int, int] | None,
+) -> Iterator[Sequence[Row]]:
+    """Yield the targets to look at, in order: a sample, and if that is not enough, more."""
+    if len(rows) <= SAMPLE:
+        yield rows
+        return
+    if first:
+        yield first
+    one, two = runs or _runs(len(rows), draws)
+    for part in (_cut(rows, one, two), None):
+        found = _after(rows, one, two, ask.exclude) if part is None else part
+        yield [row for row in found if row not in first] if first else found
 
 
 def _survey(
-    rows: Sequence[Row], tokens: int, ask: Ask, draws: Draws, first: Sequence[Row] = ()
+    rows: Sequence[Row],
+    tokens: int,
+    ask: Ask,
+    draws: Draws,
+    first: Sequence[Row] = (),
+    runs: tuple[int, int] | None = None,
 ) -> tuple[list[Row], list[Row], list[Row]]:
     """Draw targets, those in ``first`` before, until there are enough to compare.
 
-    Returns them, those short of KV room, and those whose ramp kept them out.
+    ``runs`` are where the two runs start, if that was drawn before. Returns them, those
+    short of KV room, and those whose ramp kept them out.
     """
     kept: list[Row] = []
     guarded: list[Row] = []
     warming: list[Row] = []
-    order: Iterable[Row] = rows
-    if len(rows) > SAMPLE:
-        order = _searched(rows, ask, draws)
-        if first:
-            order = chain(first, (row for row in order if row not in first))
     exclude = ask.exclude
-    for row in order:
-        if row.target in exclude:
-            continue
-        if row.admit < 1.0 and draws() >= row.admit:
-            warming.append(row)
-        elif row.load.fresh + tokens > row.room:
-            guarded.append(row)
-        else:
-            kept.append(row)
-            if len(kept) == SAMPLE:
-                break
+    for part in _parts(rows, ask, draws, first, runs):
+        for row in part:
+            if exclude and row.target in exclude:
+                continue
+            if row.admit < 1.0 and draws() >= row.admit:
+                warming.append(row)
+            elif row.load.fresh + tokens > row.room:
+                guarded.append(row)
+            else:
+                kept.append(row)
+                if len(kept) == SAMPLE:
+                    return kept, guarded, warming
     return kept, guarded, warming
 
 

@@ -53,13 +53,14 @@ class PickTable:
 
     ``rows`` are the candidates, ``short_list`` those of them that take long prompts,
     ``rest`` the other targets that are not draining, ``probed`` those that need a probe.
-    A prompt of at most ``room`` tokens may go to any candidate, whatever the KV guard and
-    warm-up; whoever picks takes the prompt's tokens off it. Below 0: each must be looked at.
+    ``warming`` says that one of the candidates is. A prompt of at most ``room`` tokens may
+    go to any candidate, whatever the KV guard; whoever picks takes the prompt's tokens off
+    it. One of more than ``most`` tokens has room nowhere.
     """
 
     __slots__ = (
-        "_adapters", "_ring", "panic", "params", "probed", "rest", "room",
-        "rows", "short_list", "view",
+        "_adapters", "_ring", "most", "panic", "params", "probed", "rest", "room",
+        "rows", "short_list", "view", "warming",
     )  # fmt: skip
 
     def __init__(
@@ -78,9 +79,9 @@ class PickTable:
         self.probed = probed
         some_cool = any(row.cooling for row in rows)
         self.short_list = [row for row in rows if not row.cooling] if some_cool else rows
-        warming = any(row.admit < 1.0 for row in rows)
-        rooms = (row.room - row.load.fresh for row in rows)
-        self.room = -1.0 if warming else min(rooms, default=-1.0)
+        self.warming = any(row.admit < 1.0 for row in rows)
+        self.room = min((row.room - row.load.fresh for row in rows), default=-1.0)
+        self.most = max((row.room for row in rows), default=-1.0)
         self._ring: Ring | None = None
         self._adapters: Mapping[str, Sequence[Row]] | None = None
 

@@ -25,6 +25,11 @@ CLIENT_CLOSED = 499
 
 _NOBODY = frozenset({"", "-", "-:-", "-:0", "<NOSRV>"})
 """How proxies write the target of a request that they sent to nobody."""
+_UNUSUAL = frozenset({
+    "error_body", "event", "finish_reason", "gateway_status", "headers", "kv_cache",
+    "output_tokens", "stream_error", "termination", "waiting",
+})  # fmt: skip
+"""Fields that most reports do without; looking for each of them is a third of reading one."""
 _LOAD = re.compile(r"(num_requests_waiting|kv_cache_usage_perc)\"?\s?[=:]\s?([0-9.eE+-]{1,24})")
 
 
@@ -75,9 +80,19 @@ def read_item(raw: object, *, logged: bool = False) -> Item:
     pick_id = fields.text(raw, "pick_id")
     if not pick_id and attempts[-1].target is None:
         raise ItemError("must name pick_id or target")
+    ttft = _ttft(raw, len(attempts))
+    if _UNUSUAL.isdisjoint(raw):
+        return Item(
+            pick_id,
+            fields.text(raw, "pool"),
+            Event.DONE,
+            attempts,
+            _usual_facts(raw, attempts[-1], ttft, logged=logged),
+            ttft if ttft is None or ttft >= BELIEVED else None,
+            fields.whole(raw, "prompt_tokens", MOST_TOKENS),
+        )
     headers = fields.headers(raw)
     waiting, kv_cache = _load(raw, headers)
-    ttft = _ttft(raw, len(attempts))
     return Item(
         pick_id,
         fields.text(raw, "pool"),
@@ -161,17 +176,30 @@ def _seconds(raw: Mapping[str, Any], name: str, attempts: int) -> list[float | N
 
 
 def _facts(raw: Mapping[str, Any], last: Attempt, ttft: float | None, *, logged: bool) -> int:
-    facts = 0
     output = fields.whole(raw, "output_tokens", MOST_TOKENS)
-    if ttft or output:
-        facts |= Fact.FIRST_TOKEN
-    elif _says_no_token(raw, output):
-        facts |= Fact.NO_TOKEN
+    facts = _usual_facts(raw, last, ttft, output, logged=logged)
     error = raw.get("stream_error")
     if error if isinstance(error, str) else fields.flag(raw, "stream_error"):
         facts |= Fact.STREAM_ERROR
     if raw.get("headers") is not None and raw.get("error_body") is not None:
         facts |= Fact.ANSWERED
+    return facts
+
+
+def _usual_facts(
+    raw: Mapping[str, Any],
+    last: Attempt,
+    ttft: float | None,
+    output: int | None = None,
+    *,
+    logged: bool,
+) -> int:
+    """Return what tokens and target say; ``output`` is how many tokens came."""
+    facts = 0
+    if ttft or output:
+        facts |= Fact.FIRST_TOKEN
+    elif _says_no_token(raw, output):
+        facts |= Fact.NO_TOKEN
     if last.target == "":
         facts |= Fact.NO_UPSTREAM
     elif logged and last.target:

@@ -70,17 +70,28 @@ class Texts(NamedTuple):
 
 def texts(pool: PoolView, row: Row, *, panic: bool) -> Texts:
     """Return the texts of a target."""
-    name = "".join(each if each.isascii() and each.isprintable() else "?" for each in row.target)
-    item = quoted(row.target)
-    score = "" if row.score is None else repr(round(row.score, 2))
+    score = None if row.score is None else round(row.score, 2)
+    return written(
+        row.target, row.url, score, pool.name, overloaded=pool.overloaded, panic=panic
+    )  # fmt: skip
+
+
+@lru_cache(REMEMBERED)
+def written(
+    target: str, url: str, score: float | None, pool: str, *, overloaded: bool, panic: bool
+) -> Texts:
+    """Write the texts of a target; remembered, as most are the same in the next view."""
+    name = "".join(each if each.isascii() and each.isprintable() else "?" for each in target)
+    item = quoted(target)
+    points = "" if score is None else repr(score)
     fixed = f"x-scorer-target: {name}\r\nx-scorer-panic: {panic:d}\r\n"
-    if score:
-        fixed += f"x-scorer-score: {score}\r\n"
-    if pool.overloaded:
+    if points:
+        fixed += f"x-scorer-score: {points}\r\n"
+    if overloaded:
         fixed += "x-scorer-overloaded: 1\r\n"
-    opening = f'{{"target":{item},"url":{quoted(row.url)},"alternates":['
+    opening = f'{{"target":{item},"url":{quoted(url)},"alternates":['
     panics = "true" if panic else "false"
-    tail = f'","score":{score or "null"},"pool":{quoted(pool.name)},"panic":{panics}}}'
+    tail = f'","score":{points or "null"},"pool":{quoted(pool)},"panic":{panics}}}'
     return Texts(name, item, fixed, opening, tail)
 
 

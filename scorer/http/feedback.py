@@ -205,7 +205,7 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
 
 
-_DECODE = json.JSONDecoder(parse_constant=_no_number).decode
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 
 def decode(body: bytes) -> Any:  # noqa: ANN401 - any JSON
@@ -213,8 +213,13 @@ def decode(body: bytes) -> Any:  # noqa: ANN401 - any JSON
 
     Bytes that are no UTF-8 are replaced: a gateway may cut an error body anywhere.
     """
+    text = body.decode("utf-8", "replace").lstrip("\ufeff")
     try:
-        return _DECODE(body.decode("utf-8", "replace").lstrip("\ufeff"))
+        if text.startswith("{"):  # Most bodies; without a look for blanks before and after.
+            value, end = _DECODER.raw_decode(text)
+            if end == len(text):
+                return value
+        return _DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

@@ -7,7 +7,7 @@ been looked at.
 """
 
 from scorer.http.answers import Answer
-from scorer.http.feedback import FeedbackEndpoint, Reply
+from scorer.http.feedback import ACCEPTED, FeedbackEndpoint, Reply
 from scorer.http.pick import PickEndpoint
 from scorer.http.protocol import Connection, connections_for
 
@@ -57,23 +57,33 @@ class FeedbackConnection(Connection):
             super().on_message_complete()
             return
         self.mid_request = False
-        self._send(answer_of(reply))
+        self._send(TAKEN if reply is ACCEPTED else answer_of(reply))
 
     def _is_short_report(self) -> bool:
         """Whether the request is a report with a short body that can be answered here."""
         if self.url != PATH and not self.url.startswith(PATH + b"?"):
             return False
-        busy = self.flow.write_paused or not getattr(self.cycle, "response_complete", True)
-        if busy or self.expect_100_continue or self.parser.get_method() != b"POST":
+        if (
+            self.flow.write_paused
+            or self.answering
+            or self.expect_100_continue
+            or self.parser.get_method() != b"POST"
+        ):
             return False
-        length = next((value for name, value in self.headers if name == b"content-length"), b"")
-        return length.isdigit() and len(length) < 6 and int(length) <= SHORT
+        for name, value in self.headers:
+            if name == b"content-length":
+                return value.isdigit() and len(value) < 6 and int(value) <= SHORT
+        return False
 
 
 def answer_of(reply: Reply) -> Answer:
     """Return a reply as the bytes that go over the wire."""
     lines = b"".join(b"%b: %b\r\n" % header for header in reply.headers)
     return Answer(reply.status, JSON_LINES % len(reply.body) + lines, reply.body, "")
+
+
+TAKEN = answer_of(ACCEPTED)
+"""The answer that nearly every report gets."""
 
 
 def connections_with(picks: PickEndpoint, reports: FeedbackEndpoint) -> type[FeedbackConnection]:

@@ -101,13 +101,14 @@ class Connection(HttpToolsProtocol):
         self.direct = is_pick(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take one header; of a pick only those that it can be asked with."""
-        if self.direct:
-            name = name.lower()
-            if name in HEADERS:
-                self.headers.append((name, value))
-        else:
-            super().on_header(name, value)
+        """Take one header, as uvicorn does; of a pick only those that it can be asked with."""
+        name = name.lower()
+        if not self.direct:
+            self.headers.append((name, value))
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+        elif name in HEADERS:
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Answer a pick at once; leave what else there is to uvicorn."""

@@ -44,7 +44,7 @@ def test_runs_go_on_at_the_start() -> None:
 def test_sample_has_eight_different_targets(size: int, seed: int, looked_at: bool) -> None:
     """Whatever the draws, and whether or not each target must be looked at."""
     pool = pool_of(size)
-    pool.room = -1.0 if looked_at else pool.room
+    pool.warming = looked_at
     found, _ = names(pool, draws=seeded(seed))
     assert len(set(found)) == len(found) == 8
 
@@ -114,6 +114,15 @@ def test_guard_gives_way_first() -> None:
     """A full target that takes long prompts is better than one in cooldown."""
     pool = table(row("full:1", room=0.0), row("cool:1", cooling=True))
     assert names(pool, 5000) == (["full:1"], "kv_guard")
+
+
+@pytest.mark.parametrize("size", [3, 9, 40])
+def test_full_pool_is_sampled_without_a_search(size: int) -> None:
+    """When no candidate has room, the sample is the same as one without the guard."""
+    full, roomy = pool_of(size, room=50.0), pool_of(size)
+    for seed in range(20):
+        wanted = names(roomy, 100, seeded(seed))[0]
+        assert names(full, 100, seeded(seed)) == (wanted, "kv_guard")
 
 
 def test_warming_target_enters_with_its_probability() -> None:

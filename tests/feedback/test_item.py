@@ -255,3 +255,30 @@ def test_any_item_is_read_or_refused(raw):
         return
     assert json.dumps(item.attempts)
     assert item.ttft is None or 0.001 <= item.ttft <= 86_400
+
+
+USUAL = st.fixed_dictionaries(
+    {"pick_id": st.sampled_from(["1k", "", None])},
+    optional={
+        "target": st.sampled_from([TARGET, "-", "", "a:1, b:1", None]),
+        "status": st.sampled_from([200, 503, "200", "503, 200", 0, None, "x"]),
+        "pool": st.sampled_from(["chat", "-", 1]),
+        "ttft_seconds": st.sampled_from([0.3, 0, "0.2", None, -1]),
+        "duration_seconds": st.sampled_from([1.5, "1, 2", None]),
+        "prompt_tokens": st.sampled_from([10, "10", 1.5]),
+        "stream": st.sampled_from([True, False, "true"]),
+    },
+)
+
+
+@given(USUAL, st.booleans())
+def test_report_without_unusual_fields_is_read_as_with_them_empty(raw, logged):
+    """The short way of reading comes to the same item, or to the same mistake."""
+
+    def outcome(item):
+        try:
+            return read_item(item, logged=logged)
+        except ItemError as error:
+            return str(error)
+
+    assert outcome(raw) == outcome({**raw, "termination": ""})
