@@ -50,6 +50,7 @@ class Inputs:
     clocks: Clocks = field(default_factory=Clocks)
     sd: SdStats = field(default_factory=SdStats)
     feedback: FeedbackStats = field(default_factory=FeedbackStats)
+    log_lines_dropped: Callable[[], int] = int
 
 
 class StateCollector:
@@ -172,6 +173,7 @@ class StateCollector:
         page.add("scorer_config_last_reload_successful", {}, reading.reload_ok)
         loaded = "scorer_config_last_reload_success_timestamp_seconds"
         page.add(loaded, {}, reading.reload_success_time)
+        page.add("scorer_log_lines_dropped_total", {}, self._inputs.log_lines_dropped())
         build = {
             "version": self._inputs.version,
             "revision": self._inputs.revision,

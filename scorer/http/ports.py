@@ -48,6 +48,10 @@ def nothing_published(_: Callable[[], None]) -> None:
     """Publish nothing."""
 
 
+def fine() -> None:
+    """Know no problem."""
+
+
 def no_pool(_: str) -> None:
     """Know no pool."""
 
@@ -57,9 +61,9 @@ class Ports:
     """The daemon as the HTTP interface sees it.
 
     ``snapshot`` returns the published view, without waiting. ``ready`` returns None,
-    or a sentence saying why the daemon is not ready. ``exposition`` renders
-    ``/metrics``. ``listed`` returns what discovery knows of a pool. ``subscribe`` tells of
-    publications. ``dice`` is used on
+    or a sentence saying why the daemon is not ready, ``alive`` the same of why it needs
+    to be started again. ``exposition`` renders ``/metrics``. ``listed`` returns what
+    discovery knows of a pool. ``subscribe`` tells of publications. ``dice`` is used on
     the event loop only.
     """
 
@@ -74,4 +78,5 @@ class Ports:
     listed: ListedTargets = no_pool
     subscribe: Subscribe = nothing_published
     decisions: Decisions = field(default_factory=Decisions)
+    alive: Callable[[], str | None] = fine
     feedback: Feedback = field(default_factory=lambda: Feedback(Registry(), InFlight(), Clocks()))
