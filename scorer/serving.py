@@ -26,6 +26,9 @@ from scorer.http.sweep import close_overdue
 logger = structlog.stdlib.get_logger(__name__)
 
 BACKLOG = 2048
+SEND_BUFFER = 1 << 18
+"""Bytes that the kernel keeps for a client which does not read: left to itself it keeps
+megabytes, and a client is found out only when they are full."""
 KEEP_ALIVE = 75
 """Seconds an idle connection is kept: longer than proxies keep theirs, so that it is
 they who close, and no request meets a connection that is being closed."""
@@ -67,6 +70,7 @@ def listen(address: str) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         sock.bind((host, int(port)))
     except OSError as error:
         sock.close()

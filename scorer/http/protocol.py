@@ -13,6 +13,9 @@ So what a client can make us hold is bounded, however much it sends ahead.
 """
 
 import asyncio
+import contextlib
+import socket
+import struct
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -37,6 +40,8 @@ MOST_FIELDS = 256
 """Header fields of a request: an empty one costs forty times the memory of its bytes."""
 SLICE = 2048
 """Bytes that are parsed before a connection may find that it has to wait."""
+TURN = 16
+"""Requests that a client may send at once before others get their turn."""
 TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"connection: close\r\ncontent-length: 0\r\n\r\n"
@@ -48,6 +53,8 @@ NO_HTTP = (
 LINGER = 2.0
 """Seconds in which what a refused client still sends is thrown away: a connection closed
 before that is reset, and the client might never see why it was refused."""
+RESET = struct.pack("ii", 1, 0)
+"""Socket option with which closing resets a connection."""
 MOST_CONNECTIONS = 16_384
 """Connections; beyond, those that have been quiet for longest make room."""
 
@@ -95,7 +102,8 @@ class Connection(HttpToolsProtocol):
     ``direct`` says that it is a pick and answered here, ``quiet`` counts the bytes since
     the request, its head or a piece of its body was last complete: heads, trailers and
     chunk extensions are bounded by it. ``held`` says that nothing is read from the client,
-    ``pending`` is what it sent before, ``sent`` counts the bytes of direct answers.
+    ``pending`` is what it sent before, ``begun`` counts the requests of its turn, ``sent``
+    the bytes of direct answers.
     """
 
     picks: PickEndpoint
@@ -108,7 +116,9 @@ class Connection(HttpToolsProtocol):
         self.since = monotonic()
         self.mid_request = self.direct = self.in_head = self.held = self.refused = False
         self.keeps: bool | None = None
-        self.quiet = self.size = self.sent = 0
+        self.quiet = self.size = self.sent = self.begun = 0
+        self.held_at = 0.0
+        self.running: RequestResponseCycle | None = None
         self.pending = b""
         self.unread_since: float | None = None
         self.unread_mark = 0
@@ -119,6 +129,19 @@ class Connection(HttpToolsProtocol):
         self.flow = Flow(transport, self)
         if len(self.connections) > self.most:
             make_room([each for each in self.connections if isinstance(each, Connection)])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever answers, and forget what stood in line behind that."""
+        super().connection_lost(exc)
+        self.pipeline.clear()
+        if self.running is not None and not self.running.response_complete:
+            self.running.disconnected = True
+            self.running.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401 - uvicorn's own
+        """Note which of the requests in line is being answered."""
+        self.running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         """Take what the client sent, or keep it while the connection has to wait."""
@@ -135,11 +158,14 @@ class Connection(HttpToolsProtocol):
 
     def _parse_all(self, data: bytes) -> None:
         """Feed the parser slice by slice until there is a reason to wait."""
+        self.begun = 0
         for start in range(0, len(data), SLICE):
             if self.refused or self.transport.is_closing():
                 return
-            if start and self.held:
+            if start and (self.held or self.begun >= TURN):
                 self.pending = data[start:]
+                self.hold()
+                self.go_on_soon()
                 return
             self._parse(data[start : start + SLICE])
 
@@ -164,10 +190,18 @@ class Connection(HttpToolsProtocol):
         """Whether there is a reason to take nothing more from the client."""
         return self.flow.read_paused or self.flow.write_paused or bool(self.pipeline)
 
+    def cut(self) -> None:
+        """End the connection at once; the kernel keeps nothing of what was not read either."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and self.transport.get_write_buffer_size():
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self.transport.abort()
+
     def hold(self) -> None:
         """Read nothing more for now."""
         if not self.held:
-            self.held = True
+            self.held, self.held_at = True, monotonic()
             self.transport.pause_reading()
 
     def go_on_soon(self) -> None:
@@ -179,7 +213,7 @@ class Connection(HttpToolsProtocol):
         if not self.held or self.waits or self.transport.is_closing():
             return
         self.held = False
-        self.since = monotonic()  # The time it was held is not the client's.
+        self.since += monotonic() - self.held_at  # The client could not go on meanwhile.
         if self.pending:
             self._unset_keepalive_if_required()
             data, self.pending = self.pending, b""
@@ -211,6 +245,7 @@ class Connection(HttpToolsProtocol):
         self.expect_100_continue = self.direct = False
         self.quiet = self.size = 0
         self.mid_request = self.in_head = True
+        self.begun += 1
         self.since = monotonic()
 
     def on_url(self, url: bytes) -> None:
@@ -313,4 +348,4 @@ def make_room(connections: list[Connection]) -> None:
     """Close the hundredth part of the connections that waits, or has been quiet, for longest."""
     connections.sort(key=lambda each: (each.answering or each.mid_request, each.since))
     for each in connections[: len(connections) // 100 + 1]:
-        each.transport.abort()
+        each.cut()

@@ -79,7 +79,7 @@ async def close_overdue(state: ServerState, idle: float) -> None:
         holding: list[tuple[float, int, Connection]] = []
         for place, connection in enumerate(connections, 1):
             if overdue(connection, now, idle):
-                connection.transport.abort()
+                connection.cut()
             elif (held := held_bytes(connection)) > REQUEST_BYTES:
                 holding.append((connection.since, held, connection))
             if place % SWEPT_AT_ONCE == 0:
@@ -93,7 +93,7 @@ def relieve(holding: list[tuple[float, int, Connection]]) -> None:
     if total <= MOST_HELD:
         return
     for _, held, connection in sorted(holding, key=lambda each: each[0]):
-        connection.transport.abort()
+        connection.cut()
         total -= held
         if total <= MOST_HELD:
             return

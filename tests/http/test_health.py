@@ -20,6 +20,12 @@ def test_healthy_while_the_loop_runs():
     assert request("/-/healthy").status == 200
 
 
+def test_unhealthy_says_why():
+    """Scoring that is stuck fails liveness, so that the daemon is started again."""
+    answer = request("/-/healthy", alive=lambda: "scoring is stuck.")
+    assert (answer.status, answer.body) == (503, b"scoring is stuck.\n")
+
+
 def test_ready():
     """A daemon without a reason to wait is ready."""
     assert request("/-/ready").status == 200

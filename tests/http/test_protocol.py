@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from scorer.http.protocol import MOST_FIELDS, MOST_HEAD_BYTES, SLICE, is_pick, make_room
+from scorer.http import protocol
+from scorer.http.protocol import MOST_FIELDS, MOST_HEAD_BYTES, SLICE, TURN, is_pick, make_room
 from tests.http.wire import PICK, connected, feed
 
 
@@ -177,7 +178,8 @@ def test_unread_picks_stop_the_reading():
         assert len(connection.pending) > 4900 * len(PICK)
         assert not connection.pipeline
         connection.resume_writing()
-        feed(connection, loop)
+        while connection.held:
+            feed(connection, loop)
         assert len(wire.written) == 5000
         assert (wire.reading, connection.pending) == (True, b"")
 
@@ -242,3 +244,22 @@ def test_client_that_is_gone_is_no_failure(caplog):
         feed(connection, loop)
         assert "Exception" not in caplog.text
         assert "Traceback" not in caplog.text
+
+
+def test_flood_takes_turns():
+    """Of thousands of picks that come at once a few are answered before others get their turn."""
+    with connected() as (connection, wire, _):
+        connection.data_received(PICK * 5000)
+        assert TURN <= len(wire.written) < TURN + SLICE // len(PICK)
+
+
+def test_time_held_is_not_the_clients(monkeypatch):
+    """A request whose bytes wait here is not late for it."""
+    with connected() as (connection, _, loop):
+        connection.data_received(b"GET /pick HTTP/1.1\r\n")
+        connection.pause_writing()
+        since, held_at = connection.since, connection.held_at
+        monkeypatch.setattr(protocol, "monotonic", lambda: held_at + 100.0)
+        connection.resume_writing()
+        feed(connection, loop)
+        assert connection.since == since + 100.0
