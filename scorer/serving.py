@@ -21,7 +21,7 @@ from scorer.daemon import Daemon
 from scorer.feedback.udp import FeedbackProtocol, bind_udp
 from scorer.http.feedback_protocol import connections_with
 from scorer.http.protocol import MOST_CONNECTIONS
-from scorer.http.sweep import close_overdue
+from scorer.http.sweep import close_overdue, cut_all
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -32,6 +32,8 @@ megabytes, and a client is found out only when they are full."""
 KEEP_ALIVE = 75
 """Seconds an idle connection is kept: longer than proxies keep theirs, so that it is
 they who close, and no request meets a connection that is being closed."""
+CUT_AFTER = 3.0
+"""Seconds that clients get to read their last answers when the daemon stops."""
 FINISH_WITHIN = 5
 """Seconds that requests under way get when the daemon stops."""
 FILES_FOR_SCRAPES = 4096
@@ -140,6 +142,7 @@ async def _serve(
     def stop(name: str) -> None:
         logger.info("Scorer is stopping", signal=name)
         daemon.stopping = server.should_exit = True
+        loop.call_later(CUT_AFTER, cut_all, server.server_state)
 
     def reload() -> None:
         running = asyncio.ensure_future(asyncio.to_thread(daemon.reload))

@@ -8,6 +8,9 @@ a2wsgi's queue of ten chunks, so a client that reads slowly holds a connection a
 A streamed response would hold one.
 """
 
+import asyncio
+import contextlib
+
 from a2wsgi import WSGIMiddleware
 from flask import Flask
 
@@ -28,8 +31,7 @@ def build_asgi(ports: Ports, flask_app: Flask, picks: PickEndpoint) -> ASGIApp:
     feedback = FeedbackEndpoint(ports.feedback, ports.clocks.monotonic)
     others = _Others(ports, flask_app)
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        send = unfailing(send)
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path: str = scope["path"]
             if path == "/pick" or path.startswith("/pick/"):
@@ -42,6 +44,11 @@ def build_asgi(ports: Ports, flask_app: Flask, picks: PickEndpoint) -> ASGIApp:
                 await others.after_body(scope, receive, send)
                 return
         await others(scope, receive, send)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        # Only the end of the daemon cancels a request, and then nobody is left to answer.
+        with contextlib.suppress(asyncio.CancelledError):
+            await answer(scope, receive, unfailing(send))
 
     return app
 

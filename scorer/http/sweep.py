@@ -87,6 +87,13 @@ async def close_overdue(state: ServerState, idle: float) -> None:
         relieve(holding)
 
 
+def cut_all(state: ServerState) -> None:
+    """End every connection at once."""
+    for connection in list(state.connections):
+        if isinstance(connection, Connection):
+            connection.cut()
+
+
 def relieve(holding: list[tuple[float, int, Connection]]) -> None:
     """Abort the oldest of ``(since, bytes, connection)`` until the others hold little enough."""
     total = sum(held for _, held, _ in holding)

@@ -141,3 +141,17 @@ def test_answer_that_cannot_be_sent_is_dropped(path, error):
 
     exchange(path, [{"type": "http.request", "body": b"{}"}], broken, headers=())
     assert len(tried) == 1
+
+
+def test_request_that_is_cancelled_ends_without_a_word():
+    """The daemon stops, and the rest of a body will not come any more."""
+
+    async def run():
+        headers = [(b"content-length", b"5")]
+        scope = http_scope("/metrics", b"", "POST", headers)
+        task = asyncio.ensure_future(interface()(scope, asyncio.Event().wait, None))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    asyncio.run(asyncio.wait_for(run(), 10))

@@ -5,8 +5,10 @@ are measured; what happened is judged afterwards. Case B53 is among it: clients 
 stall or read a byte a second, and a pool whose engines hang.
 """
 
+import contextlib
 import http.client
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -211,9 +213,22 @@ def test_log_stays_short_and_without_tracebacks(siege: Siege) -> None:
 
 
 def test_daemon_is_well_after_all(siege: Siege) -> None:
-    """It scores, it picks, and it stops as ever."""
+    """It scores and picks as ever."""
     running = siege.running
     assert running.get("/-/healthy").status_code == 200
     judged = running.get("/api/v1/pools").json()["data"][0]["judged_at"]
     running.until(lambda: running.get("/api/v1/pools").json()["data"][0]["judged_at"] > judged, 3.0)
-    assert running.stop() == 0
+
+
+def test_clients_that_do_not_read_do_not_keep_the_daemon(siege: Siege) -> None:
+    """It stops in seconds, without a word about those that it had to cut."""
+    running = siege.running
+    with contextlib.ExitStack() as stack:
+        for _ in range(8):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", siege.port)))
+            sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 200)
+        time.sleep(1.0)
+        began = time.monotonic()
+        assert running.stop() == 0
+    assert time.monotonic() - began < 6.0
+    assert "Traceback" not in running.log
