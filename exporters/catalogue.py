@@ -261,6 +261,10 @@ METRICS = (
         "Writes of the state file that failed.",
     ),
     Metric(
+        "scorer_log_lines_dropped_total", Type.COUNTER, NONE, "lines",
+        "Log lines dropped because standard error was not read.",
+    ),
+    Metric(
         "scorer_build_info", Type.INFO, ("version", "revision", "python_version"), "1",
         "Build of the running daemon; always 1.",
     ),

@@ -54,6 +54,7 @@ class Inputs:
     clocks: Clocks = field(default_factory=Clocks)
     sd: SdStats = field(default_factory=SdStats)
     feedback: FeedbackStats = field(default_factory=FeedbackStats)
+    log_lines_dropped: Callable[[], int] = int
 
 
 class StateCollector:
@@ -189,6 +190,7 @@ class StateCollector:
         written = "scorer_state_file_last_write_success_timestamp_seconds"
         page.add(written, {}, reading.state_success_time)
         page.add("scorer_state_file_write_failures_total", {}, reading.state_failures)
+        page.add("scorer_log_lines_dropped_total", {}, self._inputs.log_lines_dropped())
         build = {
             "version": self._inputs.version,
             "revision": self._inputs.revision,

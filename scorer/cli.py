@@ -110,6 +110,7 @@ def main() -> None:
 def run(path: Path, address: str | None, level: str, form: logs.Format) -> None:
     """Run the daemon until SIGTERM; SIGHUP reloads the configuration."""
     logs.configure(level, form)
+    logs.take_over()
     config = _loaded(path)
     try:
         sock = listen(address or config.web.listen_address)

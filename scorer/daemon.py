@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from exporters.prometheus import Inputs, build_exposition
-from scorer import __version__
+from scorer import __version__, logs
 from scorer.clocks import Clocks
 from scorer.config import Config, load_config
 from scorer.config.errors import ConfigError
@@ -39,6 +39,8 @@ from scorer.state import StateKeeper
 
 logger = structlog.stdlib.get_logger(__name__)
 
+STUCK_AFTER = 5.0
+"""Seconds without any judgement after which scoring counts as stuck: five ticks and more."""
 READY_GRACE = 10.0
 """Seconds after the start for which a pool that is not scored holds readiness back."""
 
@@ -96,6 +98,7 @@ class Daemon:
             inflight=self.inflight,
             stats=self.picks,
             ready=self.ready,
+            alive=self.alive,
             exposition=build_exposition(self._inputs()),
             dice=random.Random(),
             version=__version__,
@@ -117,6 +120,7 @@ class Daemon:
             clocks=self.clocks,
             sd=self.discovery.stats,
             feedback=self.feedback.stats,
+            log_lines_dropped=logs.dropped,
         )
 
     def start(self) -> None:
@@ -200,6 +204,14 @@ class Daemon:
                     return f"pool {view.name} has not been scored yet."
         self._was_ready = True
         return None
+
+    def alive(self) -> str | None:
+        """Return None while pools are judged, else a sentence saying since when none was."""
+        judged = (view.judged_at for view in self.registry.snapshot.pools.values())
+        age = self.clocks.age(max(judged, default=self.clocks.monotonic()))
+        if self.stopping or age < STUCK_AFTER:
+            return None
+        return f"scoring is stuck: no pool has been judged for {age:.0f} seconds."
 
     @property
     def _grace_is_over(self) -> bool:

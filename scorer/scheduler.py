@@ -31,6 +31,8 @@ WATCH_EVERY = 0.5
 """Seconds between two looks of the watchdog."""
 STEP = 0.5
 """Seconds by which the wall clock must leave the monotonic one to count as a step."""
+CALM = 30.0
+"""Seconds without a missed run after which a schedule counts as on time again."""
 MOST_MISSED = 1000
 """Missed runs that are told at once, however long the process stood still."""
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
@@ -53,14 +55,19 @@ class SteadyTrigger(IntervalTrigger):  # type: ignore[misc]
 
 @dataclass(slots=True)
 class _Job:
-    """One recurring job: ``interval`` and ``phase`` in seconds, ``ran_at`` monotonic."""
+    """One recurring job: ``interval`` and ``phase`` in seconds, ``ran_at`` monotonic.
 
+    ``late_at`` is when it was last seen to be late, None while it is on time.
+    """
+
+    name: str
     run: Callable[[], None]
     interval: float
     phase: float
     executor: str
     ran_at: float
     missed: Callable[[], None] = field(default=lambda: None)
+    late_at: float | None = None
 
 
 class Scheduler:
@@ -110,7 +117,7 @@ class Scheduler:
         """
         self._added += 1
         phase = 0.0 if at_once else (self._added * GOLDEN) % 1.0 * interval
-        self._jobs[name] = _Job(run, interval, phase, executor, self._clock(), missed)
+        self._jobs[name] = _Job(name, run, interval, phase, executor, self._clock(), missed)
         self._arm(name)
 
     def remove(self, name: str) -> None:
@@ -143,9 +150,21 @@ class Scheduler:
         """Run a job; the intervals since its last run in which there was none were missed."""
         now = self._clock()
         gap, job.ran_at = now - job.ran_at, now
-        for _ in range(min(round(gap / job.interval) - 1, MOST_MISSED)):
+        missed = min(round(gap / job.interval) - 1, MOST_MISSED)
+        for _ in range(missed):
             job.missed()
+        if missed > 0:
+            self._is_late(job, now)
+        elif job.late_at is not None and now - job.late_at >= CALM:
+            job.late_at = None
+            logger.info("Schedule is on time again", job=job.name)
         job.run()
+
+    def _is_late(self, job: _Job, now: float) -> None:
+        """Note that a job is late; a line says so when it was on time before."""
+        if job.late_at is None:
+            logger.warning("Schedule is late", job=job.name, interval=job.interval)
+        job.late_at = now
 
     def _watch(self) -> None:
         offset = time.time() - self._clock()
@@ -156,7 +175,10 @@ class Scheduler:
                 logger.warning("Wall clock stepped: all jobs are re-armed", seconds=round(moved, 1))
                 self._rearm(list(self._jobs))
             else:
-                self._rearm(self._overdue())
+                overdue = self._overdue()
+                for job in [self._jobs[name] for name in overdue if name in self._jobs]:
+                    self._is_late(job, self._clock())
+                self._rearm(overdue)
 
     def _overdue(self) -> list[str]:
         """Return the jobs that have not begun for two intervals."""

@@ -22,16 +22,24 @@ import uvloop
 from scorer.daemon import Daemon
 from scorer.feedback.udp import FeedbackProtocol, bind_udp
 from scorer.http.feedback_protocol import connections_with
-from scorer.http.protocol import close_overdue
+from scorer.http.protocol import MOST_CONNECTIONS
+from scorer.http.sweep import close_overdue, cut_all
 
 logger = structlog.stdlib.get_logger(__name__)
 
 BACKLOG = 2048
+SEND_BUFFER = 1 << 18
+"""Bytes that the kernel keeps for a client which does not read: left to itself it keeps
+megabytes, and a client is found out only when they are full."""
 KEEP_ALIVE = 75
 """Seconds an idle connection is kept: longer than proxies keep theirs, so that it is
 they who close, and no request meets a connection that is being closed."""
+CUT_AFTER = 3.0
+"""Seconds that clients get to read their last answers when the daemon stops."""
 FINISH_WITHIN = 5
 """Seconds that requests under way get when the daemon stops."""
+FILES_FOR_SCRAPES = 4096
+"""Open files that connections of clients leave for scrapes, where there are so many."""
 SWITCH_INTERVAL = 0.0005
 """Seconds a thread may keep the interpreter: the default of 5 ms would let a busy
 scrape thread delay picks by that much."""
@@ -66,6 +74,7 @@ def listen(address: str) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         sock.bind((host, int(port)))
     except (OSError, UnicodeError) as error:  # the latter for a host that cannot be one
         sock.close()
@@ -75,12 +84,20 @@ def listen(address: str) -> socket.socket:
     return sock
 
 
-def _raise_file_limit() -> None:
-    """Allow as many open files as the system lets us: one per target, one per client."""
+def raise_file_limit() -> int:
+    """Allow as many open files as the system lets us: one per target, one per client.
+
+    Return how many connections of clients that leaves room for: half of the files at
+    least are theirs, and no more than are of use; the rest is for scrapes.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    if soft == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    return min(MOST_CONNECTIONS, max(soft // 2, soft - FILES_FOR_SCRAPES))
 
 
 def _why(error: Exception) -> str:
@@ -102,16 +119,18 @@ def serve(daemon: Daemon, sock: socket.socket, udp: socket.socket | None = None)
     """Run the daemon on bound sockets until SIGTERM or SIGINT; ``udp`` takes feedback."""
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.set_threshold(*GC_THRESHOLDS)
-    _raise_file_limit()
+    most = raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(daemon, sock, udp))
+        runner.run(_serve(daemon, sock, udp, most))
 
 
-async def _serve(daemon: Daemon, sock: socket.socket, udp: socket.socket | None) -> None:
+async def _serve(
+    daemon: Daemon, sock: socket.socket, udp: socket.socket | None, most_connections: int
+) -> None:
     server = _Server(
         uvicorn.Config(
             daemon.asgi,
-            http=connections_with(daemon.picking, daemon.reporting),
+            http=connections_with(daemon.picking, daemon.reporting, most_connections),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -129,6 +148,7 @@ async def _serve(daemon: Daemon, sock: socket.socket, udp: socket.socket | None)
     def stop(name: str) -> None:
         logger.info("Scorer is stopping", signal=name)
         daemon.stopping = server.should_exit = True
+        loop.call_later(CUT_AFTER, cut_all, server.server_state)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, signal.Signals(number).name)

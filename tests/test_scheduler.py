@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from scorer import scheduler as module
 from scorer.scheduler import Scheduler, SteadyTrigger
@@ -96,6 +97,42 @@ def test_run_that_overlaps_is_skipped_and_counted(scheduler: Scheduler) -> None:
     scheduler.every("slow", 0.1, slow, missed=missed)
     assert runs.wait_for(2, 5.0)
     assert missed.runs >= 3
+
+
+def test_late_schedule_is_told_once_and_so_is_its_recovery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One line when runs begin to be missed, one when none was for a while, none in between."""
+    now = 0.0
+    monkeypatch.setattr(module, "CALM", 10.0)
+    scheduler = Scheduler(lambda: now)
+    scheduler.every("job", 1.0, lambda: None)
+    job = scheduler._jobs["job"]
+    told = []
+    for at in (1.0, 2.0, 5.0, 6.0, 9.0, 10.0, 18.0, 19.0, 20.0, 29.0, *range(30, 45), 50.0):
+        now = float(at)
+        with capture_logs() as lines:
+            scheduler._run(job)
+        told += [(at, line["event"], line["job"]) for line in lines]
+    assert told == [
+        (5.0, "Schedule is late", "job"),
+        (39, "Schedule is on time again", "job"),
+        (50.0, "Schedule is late", "job"),
+    ]
+
+
+def test_run_that_does_not_end_is_told(scheduler: Scheduler) -> None:
+    """A job that hangs is late while it hangs, not only afterwards."""
+    release = threading.Event()
+    with capture_logs() as lines:
+        scheduler.every("hung", 0.1, lambda: release.wait(30) and None)
+        deadline = time.monotonic() + 10.0
+        while not lines and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(2.0)
+        release.set()
+    late = [line for line in lines if line["event"] == "Schedule is late"]
+    assert [(line["job"], line["log_level"]) for line in late] == [("hung", "warning")]
 
 
 def test_job_that_fails_goes_on(scheduler: Scheduler) -> None:

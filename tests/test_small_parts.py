@@ -1,15 +1,9 @@
-"""Durations, addresses, log lines: the small parts that configuration and logs stand on."""
-
-import io
-import json
-import logging
+"""Durations and addresses: the small parts that configuration stands on."""
 
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer import logs
 from scorer.addresses import parse_address
 from scorer.durations import format_duration, parse_duration
 
@@ -110,52 +104,3 @@ def test_no_address_makes_the_parser_fall_over(text: str) -> None:
     except ValueError as error:
         answer = str(error)
     assert ":" in answer or answer.startswith("must")
-
-
-@pytest.fixture
-def lines() -> io.StringIO:
-    """Return what is logged while the test runs; logging is put back afterwards."""
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    yield (stream := io.StringIO())
-    assert stream is not None
-    root.handlers, root.level = handlers, level
-    structlog.reset_defaults()
-
-
-def test_logfmt_line_has_the_documented_keys_in_order(lines: io.StringIO) -> None:
-    """Time, level, source and msg come first, then the facts."""
-    logs.configure("info", "logfmt", lines)
-    structlog.stdlib.get_logger("scorer.cycle").warning("Target left", target="a:1", pool="chat")
-    line = lines.getvalue()
-    assert line.startswith("time=20")
-    assert 'level=warn source=scorer.cycle msg="Target left" pool=chat target=a:1\n' in line
-
-
-def test_json_line_is_one_object(lines: io.StringIO) -> None:
-    """Each line is a JSON object with the same keys."""
-    logs.configure("info", "json", lines)
-    structlog.stdlib.get_logger("scorer.cycle").info("Up", pool="chat")
-    line = json.loads(lines.getvalue())
-    assert (line["level"], line["msg"], line["pool"]) == ("info", "Up", "chat")
-
-
-def test_lines_of_libraries_look_like_ours(lines: io.StringIO) -> None:
-    """A library's record goes through the same renderer."""
-    logs.configure("info", "json", lines)
-    logging.getLogger("some.library").warning("careful: %s", "hot")
-    assert json.loads(lines.getvalue())["msg"] == "careful: hot"
-
-
-def test_lines_below_the_level_are_left_out(lines: io.StringIO) -> None:
-    """Nothing below the level is written."""
-    logs.configure("warn", "logfmt", lines)
-    structlog.stdlib.get_logger("scorer").info("chatter")
-    assert lines.getvalue() == ""
-
-
-def test_text_of_others_cannot_forge_a_line(lines: io.StringIO) -> None:
-    """A line feed in a value stays inside its value."""
-    logs.configure("info", "logfmt", lines)
-    structlog.stdlib.get_logger("scorer").info("x", detail="a\nlevel=error msg=forged")
-    assert lines.getvalue().count("\n") == 1

@@ -8,12 +8,17 @@ a2wsgi's queue of ten chunks, so a client that reads slowly holds a connection a
 A streamed response would hold one.
 """
 
+import asyncio
+import contextlib
+
 from a2wsgi import WSGIMiddleware
 from flask import Flask
 
-from scorer.http.feedback import FeedbackEndpoint
+from scorer.http.answers import JSON_TYPE
+from scorer.http.bodies import Gone, again, has_body, read_body
+from scorer.http.feedback import TOO_LARGE, FeedbackEndpoint
 from scorer.http.pick import PickEndpoint
-from scorer.http.ports import ASGIApp, Ports, Receive, Scope, Send
+from scorer.http.ports import ASGIApp, Message, Ports, Receive, Scope, Send
 from scorer.http.snapshot import SnapshotEndpoint
 
 WORKERS = 4
@@ -24,32 +29,93 @@ HEALTH_METHODS = ("GET", "HEAD")
 def build_asgi(ports: Ports, flask_app: Flask, picks: PickEndpoint) -> ASGIApp:
     """Return the whole HTTP interface as one ASGI application."""
     feedback = FeedbackEndpoint(ports.feedback, ports.clocks.monotonic)
-    local_picks = SnapshotEndpoint(ports)
-    pages = WSGIMiddleware(flask_app, workers=WORKERS)  # type: ignore[arg-type]
+    others = _Others(ports, flask_app)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            if path == "/pick" or path.startswith("/pick/"):
+                await picks(scope, receive, send)
+                return
+            if path == "/feedback":
+                await feedback(scope, receive, send)
+                return
+            if has_body(scope):
+                await others.after_body(scope, receive, send)
+                return
+        await others(scope, receive, send)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await pages(scope, receive, send)  # type: ignore[arg-type]
+        # Only the end of the daemon cancels a request, and then nobody is left to answer.
+        with contextlib.suppress(asyncio.CancelledError):
+            await answer(scope, receive, unfailing(send))
+
+    return app
+
+
+class _Others:
+    """The paths that no request depends on."""
+
+    def __init__(self, ports: Ports, flask_app: Flask) -> None:
+        self._ports = ports
+        self._local_picks = SnapshotEndpoint(ports)
+        self._pages = WSGIMiddleware(flask_app, workers=WORKERS)  # type: ignore[arg-type]
+
+    async def after_body(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request when its body is here."""
+        try:
+            body = await read_body(scope, receive)
+        except Gone:
             return
-        path: str = scope["path"]
-        if path == "/pick" or path.startswith("/pick/"):
-            await picks(scope, receive, send)
-        elif path == "/feedback":
-            await feedback(scope, receive, send)
+        if body is None:
+            await refuse_body(scope, send)
+        else:
+            await self(scope, again(body, receive), send)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        path = scope.get("path")
+        if scope["type"] != "http":
+            await self._pages(scope, receive, send)  # type: ignore[arg-type]
         elif path == "/api/v1/snapshot":
-            await local_picks(scope, receive, send)
+            await self._local_picks(scope, receive, send)
         elif path == "/-/healthy":
-            await send_text(scope, send, 200, "scorer is healthy.\n")
+            await send_verdict(scope, send, self._ports.alive(), "scorer is healthy.")
         elif path == "/-/ready":
-            reason = ports.ready()
-            status = 200 if reason is None else 503
-            await send_text(scope, send, status, f"{reason or 'scorer is ready.'}\n")
+            await send_verdict(scope, send, self._ports.ready(), "scorer is ready.")
         elif not scope["query_string"].isascii():
             await send_text(scope, send, 400, "The query string must be ASCII.\n")
         else:
-            await pages(scope, receive, send)  # type: ignore[arg-type]
+            await self._pages(scope, receive, send)  # type: ignore[arg-type]
 
-    return app
+
+def unfailing(send: Send) -> Send:
+    """Return a ``send`` that drops what can no longer be sent: its client is gone."""
+    gone = False
+
+    async def send_or_drop(message: Message) -> None:
+        nonlocal gone
+        if gone:
+            return
+        try:
+            await send(message)
+        except (OSError, RuntimeError):  # as transports say that they are closed
+            gone = True
+
+    return send_or_drop
+
+
+async def refuse_body(scope: Scope, send: Send) -> None:
+    """Answer that the request's body is too large."""
+    headers = [JSON_TYPE, (b"content-length", b"%d" % len(TOO_LARGE.body))]
+    await send({"type": "http.response.start", "status": TOO_LARGE.status, "headers": headers})
+    shown = b"" if scope["method"] == "HEAD" else TOO_LARGE.body
+    await send({"type": "http.response.body", "body": shown})
+
+
+async def send_verdict(scope: Scope, send: Send, problem: str | None, fine: str) -> None:
+    """Send 200 and ``fine``, or 503 and the problem."""
+    await send_text(scope, send, 200 if problem is None else 503, f"{problem or fine}\n")
 
 
 async def send_text(scope: Scope, send: Send, status: int, text: str) -> None:

@@ -1,8 +1,7 @@
 """``POST /feedback``: what gateways tell of finished requests, one JSON object or an array.
 
-Answered on the event loop, like picks. A body is read piece by piece up to a limit, so
-nobody can fill memory, and a long array is worked off with pauses, so nobody waits for it
-but its sender. The content type does not matter.
+Answered on the event loop, like picks. A long array is worked off with pauses, so nobody
+waits for it but its sender. The content type does not matter.
 """
 
 import asyncio
@@ -17,10 +16,9 @@ from scorer.feedback import Feedback, Refused, Taken
 from scorer.feedback.stats import Rejection
 from scorer.feedback.trust import bearer
 from scorer.http.answers import JSON_TYPE, quoted
+from scorer.http.bodies import BODY_LIMIT, Gone, read_body
 from scorer.http.ports import Receive, Scope, Send
 
-BODY_LIMIT = 1 << 20
-"""Bytes of a request body."""
 MOST_ITEMS = 10_000
 SLICE = 32
 """Items of an array that are applied before others get their turn."""
@@ -77,7 +75,7 @@ class FeedbackEndpoint:
             reply = self._refusal(method, scope["headers"], scope.get("client"))
             if reply is None:
                 reply = await self._answer(scope, receive)
-        except _Gone:
+        except Gone:
             return
         except Exception as fault:  # noqa: BLE001 - the caller is owed an answer whatever happens
             reply = self._broken(fault)
@@ -122,7 +120,7 @@ class FeedbackEndpoint:
         return error(403, "forbidden", distrust.message)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Reply:
-        body = await _read(scope, receive)
+        body = await read_body(scope, receive)
         if body is None:
             self._feedback.stats.reject(Rejection.TOO_LARGE)
             return TOO_LARGE
@@ -168,37 +166,6 @@ class FeedbackEndpoint:
             self._logged_at = now
             logger.error("Feedback failed", exc_info=fault)
         return BROKEN
-
-
-class _Gone(Exception):  # noqa: N818 - an event
-    """The client went away before its request was whole."""
-
-
-async def _read(scope: Scope, receive: Receive) -> bytes | None:
-    """Return the request body, None when it is too large."""
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body"):
-        whole: bytes = message.get("body", b"")
-        return whole if len(whole) <= BODY_LIMIT else None
-    if _announced(scope["headers"]) > BODY_LIMIT:
-        return None
-    body = bytearray()
-    while message["type"] == "http.request":
-        body += message.get("body", b"")
-        if len(body) > BODY_LIMIT:
-            return None
-        if not message.get("more_body"):
-            return bytes(body)
-        message = await receive()
-    raise _Gone
-
-
-def _announced(headers: Sequence[tuple[bytes, bytes]]) -> int:
-    """Return the content length that request headers announce, 0 without one."""
-    for name, value in headers:
-        if name == b"content-length" and value.isdigit():
-            return int(value[:20])
-    return 0
 
 
 def _no_number(name: str) -> NoReturn:

@@ -9,7 +9,7 @@ been looked at.
 from scorer.http.answers import Answer
 from scorer.http.feedback import ACCEPTED, FeedbackEndpoint, Reply
 from scorer.http.pick import PickEndpoint
-from scorer.http.protocol import Connection, connections_for
+from scorer.http.protocol import MOST_CONNECTIONS, Connection, connections_for
 
 PATH = b"/feedback"
 SHORT = 65_536
@@ -33,7 +33,7 @@ class FeedbackConnection(Connection):
         if self.direct or not self._is_short_report():
             super().on_headers_complete()
             return
-        self.head = None
+        self.quiet, self.in_head = 0, False
         self.body = bytearray()
 
     def on_body(self, body: bytes) -> None:
@@ -41,6 +41,7 @@ class FeedbackConnection(Connection):
         if self.body is None:
             super().on_body(body)
         else:
+            self.quiet = 0
             self.body += body
 
     def on_message_complete(self) -> None:
@@ -59,16 +60,17 @@ class FeedbackConnection(Connection):
         self.mid_request = False
         self._send(TAKEN if reply is ACCEPTED else answer_of(reply))
 
+    @property
+    def collecting(self) -> bool:
+        """Whether what came of the last request is still kept."""
+        return self.body is not None or super().collecting
+
     def _is_short_report(self) -> bool:
         """Whether the request is a report with a short body that can be answered here."""
         if self.url != PATH and not self.url.startswith(PATH + b"?"):
             return False
-        if (
-            self.flow.write_paused
-            or self.answering
-            or self.expect_100_continue
-            or self.parser.get_method() != b"POST"
-        ):
+        busy = self.answering or self.transport.is_closing()
+        if busy or self.expect_100_continue or self.parser.get_method() != b"POST":
             return False
         for name, value in self.headers:
             if name == b"content-length":
@@ -86,8 +88,12 @@ TAKEN = answer_of(ACCEPTED)
 """The answer that nearly every report gets."""
 
 
-def connections_with(picks: PickEndpoint, reports: FeedbackEndpoint) -> type[FeedbackConnection]:
-    """Return the protocol class whose connections are answered by these endpoints."""
+def connections_with(
+    picks: PickEndpoint, reports: FeedbackEndpoint, most: int = MOST_CONNECTIONS
+) -> type[FeedbackConnection]:
+    """Return the protocol class whose connections, at most ``most``, these endpoints answer."""
     return type(
-        "ShortConnection", (FeedbackConnection, connections_for(picks)), {"reports": reports}
+        "ShortConnection",
+        (FeedbackConnection, connections_for(picks)),
+        {"reports": reports, "most": most},
     )

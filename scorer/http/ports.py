@@ -49,6 +49,10 @@ def nothing_published(_: Callable[[], None]) -> None:
     """Publish nothing."""
 
 
+def fine() -> None:
+    """Know no problem."""
+
+
 def no_pool(_: str) -> None:
     """Know no pool."""
 
@@ -58,9 +62,9 @@ class Ports:
     """The daemon as the HTTP interface sees it.
 
     ``snapshot`` returns the published view, without waiting. ``ready`` returns None,
-    or a sentence saying why the daemon is not ready. ``exposition`` renders
-    ``/metrics``. ``listed`` returns what discovery knows of a pool. ``subscribe`` tells of
-    publications. ``dice`` is used on
+    or a sentence saying why the daemon is not ready, ``alive`` the same of why it needs
+    to be started again. ``exposition`` renders ``/metrics``. ``listed`` returns what
+    discovery knows of a pool. ``subscribe`` tells of publications. ``dice`` is used on
     the event loop only.
     """
 
@@ -75,5 +79,6 @@ class Ports:
     listed: ListedTargets = no_pool
     subscribe: Subscribe = nothing_published
     decisions: Decisions = field(default_factory=Decisions)
+    alive: Callable[[], str | None] = fine
     feedback: Feedback = field(default_factory=lambda: Feedback(Registry(), InFlight(), Clocks()))
     operators: Operators = field(default_factory=lambda: Operators(Registry(), Clocks()))

@@ -4,21 +4,26 @@ An ASGI server spends on each request a task, three awaits and a check of every 
 several times what a pick costs. So a request for ``/pick`` is answered where its headers
 end, in one write, and everything else goes on to uvicorn's own protocol: keep-alive,
 pipelining and flow control included. A pick goes there too while an earlier request of
-its connection is still being answered, or while the client does not read.
+its connection is still being answered.
 
-:func:`close_overdue` closes connections that uvicorn would keep for ever: those whose
-client stops in the middle of a request or of an answer, or never sends anything.
+What a client sends is taken in slices. Between two of them a connection may have reason
+to wait: the client does not read, or requests stand in line. Then what is left stays as
+it came, nothing more is read from the client, and both go on when the reason is gone.
+So what a client can make us hold is bounded, however much it sends ahead.
 """
 
 import asyncio
+import contextlib
+import socket
+import struct
 import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
 import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.server import ServerState
 
 from scorer.http.answers import Answer
 from scorer.http.parameters import HEADERS
@@ -31,66 +36,216 @@ PICK = b"/pick"
 PICK_AND_MORE = (b"/pick?", b"/pick/")
 MOST_HEAD_BYTES = 65_536
 """Bytes of a request's head; beyond, the answer is 431 and the end of the connection."""
+MOST_FIELDS = 256
+"""Header fields of a request: an empty one costs forty times the memory of its bytes."""
+SLICE = 2048
+"""Bytes that are parsed before a connection may find that it has to wait."""
+TURN = 16
+"""Requests that a client may send at once before others get their turn."""
 TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"connection: close\r\ncontent-length: 0\r\n\r\n"
 )
-STALLED_AFTER = 30.0
-"""Seconds in which a client must have sent a request that it began."""
-UNREAD_AT_MOST = 60.0
-"""Seconds in which a client must have read an answer."""
-SWEEP_EVERY = 5.0
-SWEPT_AT_ONCE = 500
-"""Connections that are looked at before anything else gets its turn."""
+NO_HTTP = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"connection: close\r\ncontent-length: 31\r\n\r\nInvalid HTTP request received.\n"
+)
+LINGER = 2.0
+"""Seconds in which what a refused client still sends is thrown away: a connection closed
+before that is reset, and the client might never see why it was refused."""
+RESET = struct.pack("ii", 1, 0)
+"""Socket option with which closing resets a connection."""
+MOST_CONNECTIONS = 16_384
+"""Connections; beyond, those that have been quiet for longest make room."""
 
 monotonic: Callable[[], float] = time.monotonic
+
+
+class Refused(Exception):  # noqa: N818 - an event
+    """Nothing more is wanted of a client that was just refused."""
+
+
+class Flow(FlowControl):
+    """uvicorn's flow control of one connection, which is told of every change."""
+
+    def __init__(self, transport: asyncio.Transport, connection: "Connection") -> None:
+        """Control the flow of ``connection``."""
+        super().__init__(transport)
+        self._connection = connection
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        self.read_paused = True
+        self._connection.hold()
+
+    def resume_reading(self) -> None:
+        """Read again, unless something else is in the way."""
+        self.read_paused = False
+        self._connection.go_on_soon()
+
+    def pause_writing(self) -> None:
+        """Note that the client does not read: nothing is read from it either."""
+        super().pause_writing()
+        self._connection.hold()
+
+    def resume_writing(self) -> None:
+        """Note that the client has read."""
+        super().resume_writing()
+        self._connection.go_on_soon()
 
 
 class Connection(HttpToolsProtocol):
     """One connection; :func:`connections_for` makes the class that answers picks.
 
     ``since`` is when the last request began, or the connection, in monotonic seconds;
-    ``mid_request`` whether that request has not come to its end. ``direct`` says that it
-    is a pick and answered here, ``head`` counts the bytes of a head that is not complete,
-    ``keeps`` is whether the client's version of HTTP keeps connections.
+    ``mid_request`` whether that request has not come to its end, and ``size`` its bytes.
+    ``direct`` says that it is a pick and answered here, ``quiet`` counts the bytes since
+    the request, its head or a piece of its body was last complete: heads, trailers and
+    chunk extensions are bounded by it. ``held`` says that nothing is read from the client,
+    ``pending`` is what it sent before, ``begun`` counts the requests of its turn, ``sent``
+    the bytes of direct answers.
     """
 
     picks: PickEndpoint
+    most = MOST_CONNECTIONS
     dated: tuple[object, bytes] = (None, b"")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own
         """Take what uvicorn hands to a protocol."""
         super().__init__(*args, **kwargs)
         self.since = monotonic()
-        self.mid_request = self.direct = False
+        self.mid_request = self.direct = self.in_head = self.held = self.refused = False
         self.keeps: bool | None = None
-        self.head: int | None = None
+        self.quiet = self.size = self.sent = self.begun = 0
+        self.held_at = 0.0
+        self.running: RequestResponseCycle | None = None
+        self.pending = b""
         self.unread_since: float | None = None
+        self.unread_mark = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take the connection; when there are too many, the quietest ones go."""
+        super().connection_made(transport)
+        self.flow = Flow(transport, self)
+        if len(self.connections) > self.most:
+            make_room([each for each in self.connections if isinstance(each, Connection)])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever answers, and forget what stood in line behind that."""
+        super().connection_lost(exc)
+        self.pipeline.clear()
+        if self.running is not None and not self.running.response_complete:
+            self.running.disconnected = True
+            self.running.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401 - uvicorn's own
+        """Note which of the requests in line is being answered."""
+        self.running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, and bound what one head may hold."""
-        if self.head is not None:
-            self.head += len(data)
-            if self.head > MOST_HEAD_BYTES:
-                self.transport.write(TOO_LARGE)
-                self.transport.close()
-                return
+        """Take what the client sent, or keep it while the connection has to wait."""
+        if self.refused:
+            return
         if self.timeout_keep_alive_task is not None:
             self._unset_keepalive_if_required()
+        if self.held:
+            self.pending += data
+        elif len(data) <= SLICE:
+            self._parse(data)
+        else:
+            self._parse_all(data)
+
+    def _parse_all(self, data: bytes) -> None:
+        """Feed the parser slice by slice until there is a reason to wait."""
+        self.begun = 0
+        for start in range(0, len(data), SLICE):
+            if self.refused or self.transport.is_closing():
+                return
+            if start and (self.held or self.begun >= TURN):
+                self.pending = data[start:]
+                self.hold()
+                self.go_on_soon()
+                return
+            self._parse(data[start : start + SLICE])
+
+    def _parse(self, data: bytes) -> None:
+        """Feed the parser, and bound what comes without getting anywhere."""
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            pass  # It is answered as if it had not asked for an upgrade.
+        except httptools.HttpParserUpgrade as stop:
+            # It is answered as if it had not asked for an upgrade.
+            if rest := data[stop.args[0] :]:
+                self._parse(rest)
         except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
+            self._refuse(NO_HTTP)
+        else:
+            self.quiet += len(data)
+            self.size += len(data)
+            if self.mid_request and self.quiet > MOST_HEAD_BYTES:
+                self._refuse(TOO_LARGE)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is a reason to take nothing more from the client."""
+        return self.flow.read_paused or self.flow.write_paused or bool(self.pipeline)
+
+    def cut(self) -> None:
+        """End the connection at once; the kernel keeps nothing of what was not read either."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and self.transport.get_write_buffer_size():
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self.transport.abort()
+
+    def hold(self) -> None:
+        """Read nothing more for now."""
+        if not self.held:
+            self.held, self.held_at = True, monotonic()
+            self.transport.pause_reading()
+
+    def go_on_soon(self) -> None:
+        """See in a moment whether the reasons to wait are gone."""
+        if self.held:
+            self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.held or self.waits or self.transport.is_closing():
+            return
+        self.held = False
+        self.since += monotonic() - self.held_at  # The client could not go on meanwhile.
+        if self.pending:
+            self._unset_keepalive_if_required()
+            data, self.pending = self.pending, b""
+            self._parse_all(data)
+        if not self.held:
+            self.transport.resume_reading()
+
+    def _refuse(self, answer: bytes) -> None:
+        """Send a last answer, throw away what else comes, and close after a moment."""
+        if self.refused:
+            return
+        answered = self.answering or (self.mid_request and not self.in_head)
+        self.refused, self.pending = True, b""
+        self.mid_request = self.in_head = False
+        if self.transport.is_closing():
+            return
+        if answered:
+            self.transport.close()
+            return
+        self.transport.write(answer)
+        self.transport.write_eof()
+        self.transport.resume_reading()
+        self.loop.call_later(LINGER, self.transport.abort)
 
     def on_message_begin(self) -> None:
         """Start a request; its URL will tell whether it is a pick."""
         self.url = b""
         self.headers = []
         self.expect_100_continue = self.direct = False
-        self.head = 0
-        self.mid_request = True
+        self.quiet = self.size = 0
+        self.mid_request = self.in_head = True
+        self.begun += 1
         self.since = monotonic()
 
     def on_url(self, url: bytes) -> None:
@@ -101,7 +256,12 @@ class Connection(HttpToolsProtocol):
         self.direct = is_pick(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take one header, as uvicorn does; of a pick only those that it can be asked with."""
+        """Take one header; of a pick only those that it can be asked with. Trailers are dropped."""
+        if not self.in_head:
+            return
+        if len(self.headers) >= MOST_FIELDS:
+            self._refuse(TOO_LARGE)
+            raise Refused
         name = name.lower()
         if not self.direct:
             self.headers.append((name, value))
@@ -112,17 +272,22 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Answer a pick at once; leave what else there is to uvicorn."""
-        self.head = None
-        if not self.direct or self.flow.write_paused or self.answering:
+        if self.transport.is_closing():  # It was asked to be closed by the request before.
+            raise Refused
+        self.quiet = 0
+        if not self.direct or self.answering:
             self.direct = False
             self._hand_over()
+            self.in_head = False
             return
+        self.in_head = False
         path, _, query = self.url.partition(b"?")
         answer = self.picks.answer(query, self.headers, bare=len(path) == len(PICK))
         self._send(answer)
 
     def on_body(self, body: bytes) -> None:
         """Leave the body of a pick unread."""
+        self.quiet = 0
         if not self.direct:
             super().on_body(body)
 
@@ -138,6 +303,11 @@ class Connection(HttpToolsProtocol):
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
+    @property
+    def collecting(self) -> bool:
+        """Whether what came of the last request is still kept."""
+        return self.in_head or self.answering
+
     def _send(self, answer: Answer) -> None:
         parser = self.parser
         if self.keeps is None:
@@ -150,7 +320,9 @@ class Connection(HttpToolsProtocol):
         body = b"" if parser.get_method() == b"HEAD" else answer.body
         end = b"\r\n" if keep else b"connection: close\r\n\r\n"
         status = STATUS_LINES[answer.status]
-        self.transport.write(b"".join((status, self.dated[1], answer.head, end, body)))
+        whole = b"".join((status, self.dated[1], answer.head, end, body))
+        self.sent += len(whole)
+        self.transport.write(whole)
         if not keep:
             self.transport.close()
 
@@ -161,22 +333,6 @@ class Connection(HttpToolsProtocol):
         self.url, self.expect_100_continue = url, expects
         self.headers.extend(headers)
         super().on_headers_complete()
-
-    def overdue(self, now: float, idle: float) -> bool:
-        """Return whether the client has kept the connection waiting for too long.
-
-        ``idle`` is the seconds that it may keep quiet between two requests.
-        """
-        if not self.transport.get_write_buffer_size():
-            self.unread_since = None
-        elif self.unread_since is None:
-            self.unread_since = now
-        if self.unread_since is not None and now - self.unread_since > UNREAD_AT_MOST:
-            return True
-        if self.mid_request:
-            return now - self.since > STALLED_AFTER
-        timed = self.answering or self.timeout_keep_alive_task is not None
-        return not timed and now - self.since > idle
 
 
 def is_pick(url: bytes) -> bool:
@@ -189,17 +345,8 @@ def connections_for(endpoint: PickEndpoint) -> type[Connection]:
     return type("PickConnection", (Connection,), {"picks": endpoint})
 
 
-async def close_overdue(state: ServerState, idle: float) -> None:
-    """Close, again and again, the connections whose client keeps them waiting.
-
-    ``idle`` is the seconds that a connection may be quiet between two requests.
-    """
-    while True:
-        await asyncio.sleep(SWEEP_EVERY)
-        now = monotonic()
-        connections = [each for each in state.connections if isinstance(each, Connection)]
-        for place, connection in enumerate(connections, 1):
-            if connection.overdue(now, idle):
-                connection.transport.abort()
-            if place % SWEPT_AT_ONCE == 0:
-                await asyncio.sleep(0)
+def make_room(connections: list[Connection]) -> None:
+    """Close the hundredth part of the connections that waits, or has been quiet, for longest."""
+    connections.sort(key=lambda each: (each.answering or each.mid_request, each.since))
+    for each in connections[: len(connections) // 100 + 1]:
+        each.cut()

@@ -1,104 +1,12 @@
 """Connections: picks answered where their headers end, and clients that do not go on."""
 
 import asyncio
-import contextlib
 
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
 
 from scorer.http import protocol
-from scorer.http.app import create_flask
-from scorer.http.asgi import build_asgi
-from scorer.http.pick import PickEndpoint
-from scorer.http.protocol import (
-    MOST_HEAD_BYTES,
-    STALLED_AFTER,
-    UNREAD_AT_MOST,
-    close_overdue,
-    connections_for,
-    is_pick,
-)
-from tests.http.builders import chat, ports
-
-IDLE = 75.0
-PICK = b"GET /pick HTTP/1.1\r\nHost: x\r\n\r\n"
-
-
-class Wire:
-    """A transport that remembers what was written."""
-
-    def __init__(self):
-        self.written, self.closed, self.aborted, self.buffered = [], False, False, 0
-
-    def get_extra_info(self, _name, default=None):
-        return default
-
-    def write(self, data):
-        self.written.append(data)
-
-    def close(self):
-        self.closed = True
-
-    def abort(self):
-        self.aborted = True
-
-    def is_closing(self):
-        return self.closed or self.aborted
-
-    def pause_reading(self):
-        pass
-
-    def resume_reading(self):
-        pass
-
-    def get_write_buffer_size(self):
-        return self.buffered
-
-    @property
-    def sent(self):
-        return b"".join(self.written)
-
-
-@contextlib.contextmanager
-def connected(**changes):
-    """Yield a connection of the interface, its wire, and what the event loop has to do."""
-    loop = asyncio.new_event_loop()
-    given = ports(chat(3), **changes)
-    endpoint = PickEndpoint(given)
-    config = uvicorn.Config(
-        build_asgi(given, create_flask(given), endpoint), http=connections_for(endpoint),
-        lifespan="off", log_config=None, access_log=False,
-    )  # fmt: skip
-    config.load()
-    state = ServerState()
-    connection = config.http_protocol_class(
-        config=config, server_state=state, app_state={}, _loop=loop
-    )
-    wire = Wire()
-
-    async def connect():
-        connection.connection_made(wire)
-
-    loop.run_until_complete(connect())
-    try:
-        yield connection, wire, loop
-    finally:
-        connection._unset_keepalive_if_required()
-        loop.close()
-
-
-def feed(connection, loop, *pieces):
-    """Give the connection some bytes, and let the loop work."""
-
-    async def run():
-        for piece in pieces:
-            connection.data_received(piece)
-            await asyncio.sleep(0)
-        while connection.tasks:  # noqa: ASYNC110 - uvicorn has no event for it
-            await asyncio.sleep(0)
-
-    loop.run_until_complete(run())
+from scorer.http.protocol import MOST_FIELDS, MOST_HEAD_BYTES, SLICE, TURN, is_pick, make_room
+from tests.http.wire import PICK, connected, feed
 
 
 @pytest.mark.parametrize(
@@ -197,7 +105,7 @@ def test_garbage_is_400():
     with connected() as (connection, wire, loop):
         feed(connection, loop, b"\x16\x03\x01\x02\x00")
         assert wire.sent.startswith(b"HTTP/1.1 400 ")
-        assert wire.closed
+        assert wire.ended
 
 
 def test_endless_head_is_431():
@@ -205,10 +113,9 @@ def test_endless_head_is_431():
     with connected() as (connection, wire, _):
         connection.data_received(b"GET /pick HTTP/1.1\r\n")
         for number in range(MOST_HEAD_BYTES // 100 + 2):
-            if not wire.closed:
-                connection.data_received(f"x-{number}: {'y' * 100}\r\n".encode())
+            connection.data_received(f"x: {number:>95}\r\n".encode())
         assert wire.sent.startswith(b"HTTP/1.1 431 ")
-        assert wire.closed
+        assert wire.ended
 
 
 @pytest.mark.parametrize("path", [b"/pick?model=", b"/nothing?x="])
@@ -224,72 +131,135 @@ def test_long_query_is_answered(path):
         loop.run_until_complete(asyncio.sleep(0))
 
 
-def at(seconds, **fields):
-    """Return whether a connection in a state of ``fields`` is overdue after some seconds."""
+def test_head_of_many_fields_is_431():
+    """Small fields cost far more memory than bytes, so their number is bounded too."""
     with connected() as (connection, wire, _):
-        wire.buffered = fields.pop("buffered", 0)
-        for name, value in fields.items():
-            setattr(connection, name, value)
-        return connection.overdue(connection.since + seconds, IDLE)
+        connection.data_received(b"GET /nothing HTTP/1.1\r\n" + b"a:\r\n" * (MOST_FIELDS + 2))
+        assert wire.sent.startswith(b"HTTP/1.1 431 ")
+        assert wire.ended
 
 
-def test_half_a_request_is_overdue_after_its_time():
-    """A client that stalls in the middle is not waited for."""
-    assert at(STALLED_AFTER + 1.0, mid_request=True)
-    assert not at(STALLED_AFTER - 1.0, mid_request=True)
+@pytest.mark.parametrize("path", [b"/pick", b"/nothing"])
+def test_endless_trailers_end_the_connection(path):
+    """What follows a chunked body is not kept, and is bounded like a head."""
+    with connected() as (connection, wire, loop):
+        head = b"POST " + path + b" HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.data_received(head + b"1\r\nx\r\n0\r\n")
+        kept = len(connection.headers)
+        for number in range(MOST_HEAD_BYTES // 100 + 2):
+            connection.data_received(f"x-scorer-key: {number:>90}\r\n".encode())
+        assert len(connection.headers) == kept
+        assert wire.closed or wire.ended
+        connection.connection_lost(None)
+        feed(connection, loop)
 
 
-def test_quiet_connection_is_overdue_after_the_keep_alive_time():
-    """Also one that never asked for anything."""
-    assert at(IDLE + 1.0)
-    assert not at(IDLE - 1.0)
+def test_refused_client_is_read_for_a_moment_and_then_cut(monkeypatch):
+    """Its connection ends in order, so that it sees why, and what it sends on is dropped."""
+    with connected() as (connection, wire, loop):
+        monkeypatch.setattr(loop, "call_later", lambda _, run: loop.call_soon(run))
+        connection.data_received(b"no http\r\n\r\n" + PICK)
+        assert wire.ended
+        assert not wire.closed
+        connection.data_received(PICK)
+        assert wire.sent.count(b"HTTP/1.1") == 1
+        feed(connection, loop)
+        assert wire.aborted
 
 
-def test_unread_answer_is_overdue_after_its_time():
-    """From when it was first seen unread."""
-    with connected() as (connection, wire, _):
-        wire.buffered = 1000
-        start = connection.since
-        assert not connection.overdue(start, IDLE)
-        assert connection.overdue(start + UNREAD_AT_MOST + 1.0, IDLE)
+def test_unread_picks_stop_the_reading():
+    """A client that sends picks and reads none is answered to the brim, then not read."""
+    with connected() as (connection, wire, loop):
+        wire.fills = lambda: len(wire.written) == 3 and connection.pause_writing()
+        connection.data_received(PICK * 5000)
+        slice_of_picks = SLICE // len(PICK) + 1
+        assert 3 <= len(wire.written) <= slice_of_picks
+        assert not wire.reading
+        assert len(connection.pending) > 4900 * len(PICK)
+        assert not connection.pipeline
+        connection.resume_writing()
+        while connection.held:
+            feed(connection, loop)
+        assert len(wire.written) == 5000
+        assert (wire.reading, connection.pending) == (True, b"")
 
 
-def test_client_that_reads_starts_anew():
-    """An answer read in time ends its count."""
-    with connected() as (connection, wire, _):
-        start = connection.since
-        wire.buffered = 1000
-        connection.overdue(start, IDLE)
-        wire.buffered = 0
-        connection.overdue(start + 59.0, IDLE)
-        wire.buffered = 1000
-        assert not connection.overdue(start + 70.0, IDLE)
-
-
-def test_answer_under_way_is_waited_for():
-    """A long poll is no idle connection."""
-
-    class Answering:
-        response_complete = False
-        disconnected = False
-        message_event = asyncio.Event()
-
-    assert not at(10 * IDLE, cycle=Answering())
-
-
-def test_overdue_connections_are_closed(monkeypatch):
-    """The sweep closes them and leaves the others."""
-    monkeypatch.setattr(protocol, "SWEEP_EVERY", 0.001)
-    with connected() as (stalled, wire, loop), connected() as (fine, other, _):
-        state = ServerState()
-        state.connections = {stalled, fine, object()}
-        stalled.mid_request, stalled.since = True, stalled.since - 100.0
+def test_requests_in_line_are_few():
+    """Of pages that are asked for at once no more than a slice stands in line."""
+    with connected() as (connection, wire, loop):
+        request = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n"
+        longest = 0
 
         async def run():
-            sweeping = asyncio.ensure_future(close_overdue(state, IDLE))
-            while not wire.aborted:  # noqa: ASYNC110 - the wire has no event
-                await asyncio.sleep(0.001)
-            sweeping.cancel()
+            nonlocal longest
+            connection.data_received(request * 1000)
+            while wire.sent.count(b"scorer is healthy") < 1000:
+                longest = max(longest, len(connection.pipeline))
+                await asyncio.sleep(0)
 
-        loop.run_until_complete(asyncio.wait_for(run(), 10))
-        assert not other.aborted
+        loop.run_until_complete(asyncio.wait_for(run(), 20))
+        assert 0 < longest <= 2 * (SLICE // len(request) + 1)
+        assert wire.reading
+
+
+def test_nothing_is_answered_after_the_last_answer():
+    """Requests behind ``Connection: close`` are not looked at."""
+    with connected() as (connection, wire, loop):
+        last = b"GET /pick HTTP/1.1\r\nConnection: close\r\n\r\n"
+        feed(connection, loop, last + PICK * 200)
+        assert wire.sent.count(b"HTTP/1.1 200") == 1
+        assert wire.closed
+
+
+def test_upgrade_is_answered_as_if_not_asked_for():
+    """Also what comes behind it in the same packet."""
+    with connected() as (connection, wire, loop):
+        upgrade = b"GET /pick HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        feed(connection, loop, upgrade + PICK)
+        assert wire.sent.count(b"HTTP/1.1 200") == 2
+
+
+def test_too_many_connections_cost_the_quietest_first():
+    """Who is in the middle of something stays, and so does who came last."""
+    with (
+        connected() as (busy, one, _),
+        connected() as (old, two, _),
+        connected() as (new, three, _),
+    ):
+        busy.mid_request, busy.since = True, busy.since - 100.0
+        old.since -= 50.0
+        make_room([busy, old, new])
+        assert [one.aborted, two.aborted, three.aborted] == [False, True, False]
+
+
+def test_client_that_is_gone_is_no_failure(caplog):
+    """A pick whose answer cannot be sent any more says nothing and harms nobody."""
+    with connected() as (connection, wire, loop):
+
+        def broken(_):
+            raise RuntimeError("the handler is closed")
+
+        connection.data_received(b"GET /%70ick HTTP/1.1\r\nHost: x\r\n\r\n")
+        wire.write = broken
+        feed(connection, loop)
+        assert "Exception" not in caplog.text
+        assert "Traceback" not in caplog.text
+
+
+def test_flood_takes_turns():
+    """Of thousands of picks that come at once a few are answered before others get their turn."""
+    with connected() as (connection, wire, _):
+        connection.data_received(PICK * 5000)
+        assert TURN <= len(wire.written) < TURN + SLICE // len(PICK)
+
+
+def test_time_held_is_not_the_clients(monkeypatch):
+    """A request whose bytes wait here is not late for it."""
+    with connected() as (connection, _, loop):
+        connection.data_received(b"GET /pick HTTP/1.1\r\n")
+        connection.pause_writing()
+        since, held_at = connection.since, connection.held_at
+        monkeypatch.setattr(protocol, "monotonic", lambda: held_at + 100.0)
+        connection.resume_writing()
+        feed(connection, loop)
+        assert connection.since == since + 100.0
