@@ -1,6 +1,8 @@
 # `make run` and `make test` set up all they need (see scripts/setup.sh).
 SHELL := /bin/bash
 BIN := .venv/bin
+# Most tests of processes wait for something; a file stays in one process.
+SIDE_BY_SIDE := -n 2 --dist loadfile
 CODE := scorer exporters dashboards tests benchmarks
 
 .DEFAULT_GOAL := help
@@ -16,12 +18,12 @@ run: ## a pool of emulated engines, a load and the daemon, with no configuration
 test: ## install what is needed, then lint and run every test, with branch coverage
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest --cov --cov-report=term --durations=5
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --cov --cov-report=term --durations=5
 
 check: ## format, lint, types, import contracts and the fast tests
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -m "not system and not slow"
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not system and not slow"
 
 lint:
 	$(BIN)/ruff format --check $(CODE)

@@ -150,7 +150,7 @@ def _of_gateway(gateway: GatewayConfig, config: Config) -> Found:
         close()
     if isinstance(page, ScrapeFailed):
         return _failure(shown, page)
-    return GatewayDiagnosis(shown, gateway.rules(), page)
+    return GatewayDiagnosis(shown, gateway.rules(), page, configured=True)
 
 
 def diagnose(target: str, timeout: float, shown: str = "") -> Found:

@@ -158,7 +158,7 @@ async def _serve(
     ).start()
     daemon.start()
     try:
-        logger.info("Listening", address="{}:{}".format(*sock.getsockname()[:2]))
+        logger.info("Listening", address=_address(sock))
         if udp is not None:
             await _take_feedback(daemon, udp)
         sweeping = asyncio.create_task(close_overdue(server.server_state, KEEP_ALIVE))
@@ -167,6 +167,11 @@ async def _serve(
     finally:
         daemon.stop()
     logger.info("Scorer stopped")
+
+
+def _address(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _reload_when(asked: threading.Event, reload: Callable[[], object]) -> None:
@@ -179,4 +184,4 @@ def _reload_when(asked: threading.Event, reload: Callable[[], object]) -> None:
 async def _take_feedback(daemon: Daemon, udp: socket.socket) -> None:
     protocol = FeedbackProtocol(daemon.feedback, daemon.clocks.monotonic)
     await asyncio.get_running_loop().create_datagram_endpoint(lambda: protocol, sock=udp)
-    logger.info("Taking feedback by UDP", address="{}:{}".format(*udp.getsockname()[:2]))
+    logger.info("Taking feedback by UDP", address=_address(udp))

@@ -188,7 +188,7 @@ class KubernetesSdConfig(HttpClientConfig):
     @model_validator(mode="after")
     def _client_is_installed(self) -> Self:
         if importlib.util.find_spec("kubernetes") is None:
-            rule = "needs the Kubernetes client: pip install 'scorer[kubernetes]'"
+            rule = "needs the Kubernetes client: pip install '.[kubernetes]' in a clone"
             raise PydanticCustomError("whole", "{rule}", {"rule": rule})
         return self
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from scorer.core.cooldown import Cooldown, CooldownReason
+from scorer.core.ewma import TtftEwma
 from scorer.core.health import TargetHealth
 from scorer.core.judge import Judgement
 from scorer.core.lost import LOST_LIMIT
 from scorer.core.params import PickParams
+from scorer.core.score import Signals
 from scorer.core.snapshot import CapView, CooldownView, PoolView, SignalView, TargetView
 from scorer.core.sourced import Source
 from scorer.core.vocabulary import Cause, Gap, Reason, ScrapeFailure, SignalName, State
@@ -24,6 +26,8 @@ NO_LORAS = frozenset[str]()
 NEVER_COOLED = CooldownView()
 COOLING_SHARE = 0.5
 """Share of its weight that a target keeps in a saturation cooldown."""
+WAITING = "waiting"
+"""Source of a TTFT that is the age of a request without a first token."""
 REFUSAL_COUNTS_FOR = 5.0
 """Seconds for which a target that the limit refused a cooldown counts as overloaded."""
 
@@ -188,7 +192,7 @@ def signal_views(judgement: Judgement, now: float) -> Mapping[SignalName, Signal
     judged_by = health.outcomes.chosen(now)
     heard = judged_by is not Source.ENGINE
     return {
-        SignalName.TTFT: SignalView(read.ttft if read else ttft.value, ttft.observed_at, source)
+        SignalName.TTFT: _ttft_view(read, ttft, source, now)
         if seen
         else SignalView(None, unavailable=samples.ttft.gap if samples else gap),
         SignalName.ERRORS: SignalView(
@@ -211,6 +215,13 @@ def signal_views(judgement: Judgement, now: float) -> Mapping[SignalName, Signal
             health,
         ),
     }
+
+
+def _ttft_view(read: Signals | None, ttft: TtftEwma, source: Source, now: float) -> SignalView:
+    """Return the TTFT, or the age of the request that waits for its first token for longer."""
+    if read is not None and read.ttft is not None and read.ttft > (ttft.value or 0.0):
+        return SignalView(read.ttft, now, WAITING)
+    return SignalView(read.ttft if read else ttft.value, ttft.observed_at, source)
 
 
 def _load_view(

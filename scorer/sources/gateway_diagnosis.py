@@ -19,11 +19,12 @@ _NO_TARGET = "it names no instance: it can serve a pool of one target only"
 
 @dataclass(frozen=True, slots=True)
 class GatewayDiagnosis:
-    """What the page of ``target`` yields, read by ``preset``."""
+    """What the page of ``target`` yields, read by ``preset``; ``configured``: as a file says."""
 
     target: str
     preset: GatewayPreset
     page: GatewayPage
+    configured: bool = False
 
     @property
     def told(self) -> dict[str, Counted]:
@@ -58,7 +59,8 @@ def _hints(diagnosis: GatewayDiagnosis) -> Iterator[str]:
         yield f"{absent(families)} yet: send a streamed request through the gateway, and read again"
     elif not diagnosis.told:
         yield "no TTFT yet: send a streamed request through the gateway, and read again"
-    yield f"name it under gateways: in the configuration, preset {preset.name}"
+    if not diagnosis.configured:
+        yield f"name it under gateways: in the configuration, preset {preset.name}"
 
 
 def gateway_json(diagnosis: GatewayDiagnosis) -> dict[str, Any]:

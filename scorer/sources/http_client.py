@@ -118,7 +118,7 @@ def context_of(config: TlsConfig, seen: tuple[Signature, ...]) -> ssl.SSLContext
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
         names = ", ".join(f"{key} {path}" for key, path in _files(config))
-        detail = f"{names} cannot be used: {why}"
+        detail = f"{why}: {names} cannot be used"
         raise UnusableFileError(ScrapeFailure.TLS, detail) from None
     if config.ca_file:
         # Company CAs often lack the extensions that strict checks want, and a file

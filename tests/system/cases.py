@@ -100,9 +100,10 @@ class Stage:
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert fakes.stderr is not None
-        assert "ready" in fakes.stderr.readline()
-        self._engines_began = time.monotonic()
         try:
+            said = fakes.stderr.readline()
+            assert "ready" in said, said + fakes.stderr.read()
+            self._engines_began = time.monotonic()
             self._watch(seconds)
         finally:
             fakes.kill()

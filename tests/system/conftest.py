@@ -1,6 +1,8 @@
 """The real daemon as a process, and fake engines that misbehave on demand."""
 
+import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -183,18 +185,26 @@ class DaemonProcess:
         return self.process.wait(15)
 
 
+PORTS = range(10_240, 32_000)
+"""Ports that the system gives to nobody by itself, so that only other tests may want them."""
+
 _given: set[int] = set()
+_dice = random.SystemRandom()
 
 
 def free_port() -> int:
-    """Return a port that is free at the moment and was not returned before."""
+    """Return a port that is free at the moment, was not returned before, and is hard to guess.
+
+    Tests run in several processes, so one that is merely free now may be taken by the time
+    it is listened on.
+    """
     while True:
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            port: int = sock.getsockname()[1]
-        # The system gives the same one again: of sixty, two are alike every tenth time.
-        if port not in _given:
-            _given.add(port)
+        port = _dice.choice(PORTS)
+        if port in _given:
+            continue
+        _given.add(port)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
             return port
 
 
