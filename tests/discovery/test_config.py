@@ -104,7 +104,7 @@ def test_bad_name_servers(text: str) -> None:
 def test_missing_kubernetes_client_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra the configuration is refused with the command that installs it."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(ValueError, match=r"pip install 'scorer\[kubernetes\]'"):
+    with pytest.raises(ValueError, match=r"pip install '\.\[kubernetes\]'"):
         KubernetesSdConfig.model_validate({"namespace": "llm", "port": 8000})
 
 
