@@ -17,7 +17,7 @@ from exporters.catalogue import METRICS
 from scorer.clocks import Clocks
 from scorer.core.cooldown import CooldownReason
 from scorer.core.snapshot import CooldownView, PoolView, Snapshot, TargetView
-from scorer.core.vocabulary import ScrapeFailure, SignalName, State
+from scorer.core.vocabulary import Gap, ScrapeFailure, SignalName, State
 from scorer.daemon_stats import DaemonReading, DaemonStats
 from scorer.feedback.stats import FeedbackStats
 from scorer.histogram import HistogramReading
@@ -31,6 +31,9 @@ Labels = dict[str, str]
 
 MOST_NAMES, NAME_LENGTH = 8, 128
 """Model names of one target in a label, and the characters of each."""
+
+NOT_MISSING = (Gap.NOT_OFFERED, Gap.IDLE)
+"""Why a signal has no value although nothing is wrong: nobody is to look for it."""
 
 SIGNAL_VALUES = {
     SignalName.TTFT: "scorer_target_ttft_seconds",
@@ -277,7 +280,7 @@ def printable(text: str) -> str:
 def _add_signals(page: _Page, labels: Labels, view: TargetView) -> None:
     for name, signal in view.signals.items():
         page.add(SIGNAL_VALUES[name], labels, signal.value)
-        if view.mapping:
+        if view.mapping and signal.unavailable not in NOT_MISSING:
             available = {**labels, "signal": name}
             page.add("scorer_target_signal_available", available, signal.available)
 

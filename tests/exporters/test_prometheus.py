@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from exporters.catalogue import METRICS, Type
 from exporters.prometheus import Inputs, accepts_gzip, build_exposition
-from scorer.core.vocabulary import ScrapeFailure, State
+from scorer.core.snapshot import SignalView
+from scorer.core.vocabulary import Gap, ScrapeFailure, SignalName, State
 from scorer.daemon_stats import DaemonStats
 from scorer.discovered import Mechanism
 from scorer.http_stats import HttpStats
@@ -204,6 +205,16 @@ def test_state_is_one_hot():
         state: shown["scorer_target_state", "chat", state, "10.0.0.7:8000"] for state in State
     }
     assert states == {**dict.fromkeys(State, 0.0), State.HEALTHY: 1.0}
+
+
+@pytest.mark.parametrize("gap", [Gap.NOT_OFFERED, Gap.IDLE, Gap.FAMILY_ABSENT])
+def test_signal_that_there_cannot_be_is_not_missing(gap):
+    """What the engine never has, or has nothing to say of yet, must not raise an alert."""
+    name = "scorer_target_signal_available"
+    signals = {**target().signals, SignalName.TTFT: SignalView(None, unavailable=gap)}
+    shown = values(pool(target(signals=signals)))
+    key = (name, "chat", SignalName.TTFT, "10.0.0.7:8000")
+    assert shown.get(key) == (0.0 if gap is Gap.FAMILY_ABSENT else None)
 
 
 def test_failures_start_at_zero():
