@@ -2,7 +2,7 @@
 # Sets up what one make target needs, and does nothing when it is there already.
 #
 #   scripts/setup.sh run     virtual environment with what ships
-#   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server, cc
+#   scripts/setup.sh test    … and the development tools, a real Prometheus and Alertmanager, a DNS server, cc
 #   scripts/setup.sh bench   … and matplotlib and wrk
 #   scripts/setup.sh plot    … and matplotlib alone
 #
@@ -116,6 +116,12 @@ need_prometheus() {
     as_root rm -f /etc/systemd/system/multi-user.target.wants/prometheus.service
 }
 
+need_alertmanager() {
+    command -v amtool >/dev/null && command -v prometheus-alertmanager >/dev/null && return
+    apt_install prometheus-alertmanager
+    as_root rm -f /etc/systemd/system/multi-user.target.wants/prometheus-alertmanager.service
+}
+
 # The program alone: the package `dnsmasq` would start it as a service. It is no command on
 # the PATH of an ordinary user.
 need_dnsmasq() {
@@ -127,6 +133,9 @@ case ${1:-} in
     test)
         need_packages "[dev]"
         need_prometheus
+        need_alertmanager
+        need jq jq
+        need curl curl
         need_dnsmasq
         need cc "gcc libc6-dev"
         ;;
