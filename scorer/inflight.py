@@ -249,10 +249,12 @@ class InFlight:
             return NOTHING
         with self._lock:
             waiting = list(load.waiting(now))
+        # One that later requests have overtaken was not reported, rather than still waiting.
+        left = [each for each in waiting if each.placed_at > load.passed_at]
         largest = max((lease.work for lease in waiting), default=0)
         return Outstanding(
             requests=max(load.picks - seen, len(waiting)),
-            oldest_wait=now - waiting[-1].opened_at if waiting and load.told else 0.0,
+            oldest_wait=now - left[-1].opened_at if left and load.told else 0.0,
             largest_prefill=largest / load.speed,
             lost_in_row=load.lost_in_row if load.mode.feedback else 0,
         )

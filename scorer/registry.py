@@ -15,11 +15,13 @@ from types import MappingProxyType
 from scorer.config.pool import PoolConfig
 from scorer.core.gateway import GatewayReading
 from scorer.core.health import TargetHealth, TargetId
+from scorer.core.judge import judge_pool
 from scorer.core.outcome import Outcome
+from scorer.core.outstanding import NOTHING
 from scorer.core.params import ScoreParams
 from scorer.core.samples import Scrape
 from scorer.core.snapshot import EMPTY, PoolView, Snapshot
-from scorer.core.view import PoolFacts, pool_view
+from scorer.core.view import PoolFacts, pool_view, target_view
 from scorer.discovered import Found
 
 
@@ -98,10 +100,14 @@ class Registry:
                 departed += [health.id for health in pool.targets.values()]
                 pool.targets = {}
         gone = _names(departed)
+        views = self._snapshot.pools
+        new = {name: _all_new(views.get(name), gone, pool, now) for name, pool in pools.items()}
         with self._lock:
             self._pools = MappingProxyType(pools)
             views = self._snapshot.pools
-            self._publish({name: _without(views.get(name), gone, pools[name]) for name in pools})
+            self._publish(
+                {name: new[name] or _without(views.get(name), gone, pools[name]) for name in pools}
+            )
         return departed
 
     def remembered(self) -> Callable[[], None]:
@@ -132,9 +138,10 @@ class Registry:
         view = self._snapshot.pools.get(name)
         if departed and view is not None:
             gone = _names(departed)
+            new = _all_new(view, gone, pool, now)
             with self._lock:
                 views = self._snapshot.pools
-                self._publish({**views, name: _without(views.get(name), gone, pool)})
+                self._publish({**views, name: new or _without(views.get(name), gone, pool)})
         return departed
 
     def publish(self, view: PoolView) -> None:
@@ -157,6 +164,20 @@ def _without(view: PoolView | None, gone: set[tuple[str, str]], pool: Pool) -> P
         return None
     targets = [each for each in view.targets if (each.pool, each.target) not in gone]
     return pool_view(pool.facts, targets, view.judged_at)
+
+
+def _all_new(
+    view: PoolView | None, gone: set[tuple[str, str]], pool: Pool, now: float
+) -> PoolView | None:
+    """Return the view of a pool whose targets were all replaced, else None.
+
+    Until its next judgement such a pool would have nobody to pick.
+    """
+    if view is None or not all((each.pool, each.target) in gone for each in view.targets):
+        return None
+    with pool.lock:
+        judged = judge_pool(list(pool.targets.values()), now, lambda _: NOTHING)
+    return pool_view(pool.facts, [target_view(each, now) for each in judged], now)
 
 
 def _names(identities: Sequence[TargetId]) -> set[tuple[str, str]]:

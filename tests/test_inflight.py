@@ -259,3 +259,21 @@ def test_threads_lose_no_update() -> None:
     for load in loads:
         waiting = [each for each in inflight._leases.values() if each.load is load and each.waits]
         assert (load.pending, load.work) == (len(waiting), sum(each.work for each in waiting))
+
+
+def test_request_that_was_overtaken_is_not_taken_for_waiting():
+    """One that nobody reports on is no lower bound of the TTFT once later ones are served."""
+    inflight = InFlight()
+    view = pool(target("a:1"))
+    inflight.prepare(view, 0.0)
+    load = inflight.load("chat", "a:1")
+    for number in range(20):
+        inflight.lease(load, f"told{number}", 100, 100, number * 0.1)
+        inflight.first_token(f"told{number}", number * 0.1 + 0.05)
+        inflight.done(f"told{number}", number * 0.1 + 0.06, fault=False)
+    inflight.prepare(view, 2.0)
+    inflight.lease(load, "silent", 100, 100, 2.0)
+    assert inflight.outstanding("chat", "a:1", 20, 5.0).oldest_wait == 3.0
+    inflight.lease(load, "later", 100, 100, 5.0)
+    inflight.first_token("later", 5.1)
+    assert inflight.outstanding("chat", "a:1", 20, 8.0).oldest_wait == 0.0

@@ -198,3 +198,21 @@ def test_signal_that_disappears_is_logged_once(world: World) -> None:
     assert [(line["target"], line["signal"], line["reason"]) for line in lines] == [
         ("a:1", "kv_cache", "family_absent")
     ]
+
+
+@pytest.mark.parametrize("by", ["reload", "discovery"])
+def test_pool_whose_targets_are_all_replaced_is_never_empty(by):
+    """The new ones can be picked from the moment that the old ones are gone."""
+    registry = Registry()
+    config = parse_config("pools: [{name: chat, static_configs: [{targets: ['a:1']}]}]")
+    first, second = (Found((DiscoveredTarget(parse_address(name)),)) for name in ("a:1", "b:1"))
+    registry.apply(config.pools, {"chat": first}, 0.0)
+    cycle = Cycle(registry.pools["chat"], InFlight(), registry.publish)
+    cycle.tick(1.0)
+    seen = []
+    registry.subscribe(lambda: seen.append(registry.snapshot.pools["chat"].candidates))
+    if by == "reload":
+        registry.apply(config.pools, {"chat": second}, 2.0)
+    else:
+        registry.update("chat", second, 2.0, settled=True)
+    assert [[each.target for each in views] for views in seen] == [["b:1"]]

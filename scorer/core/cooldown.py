@@ -55,6 +55,8 @@ class Cooldown:
     episode: int = 0
     penalty_ends: float | None = None
     """When the penalty begins to fade, None while saturation costs nothing."""
+    ended_at: float | None = None
+    """When an operator last ended every cooldown."""
     counted_from: float | None = None
     """From when on the seconds are not in the sums yet."""
     _spent: dict[CooldownReason, float] = field(default_factory=dict)
@@ -83,9 +85,11 @@ class Cooldown:
         ``picked_at`` is when the request that tells of it was picked. With ``allowed``
         false the pool has too many in cooldown already: only the penalty applies.
         """
+        if picked_at is not None and self.ended_at is not None and picked_at < self.ended_at:
+            return  # an operator who ended the cooldown knew better than old news
         if reason is CooldownReason.ENGINE_SATURATED and not self._automatic(now):
             self.penalty_ends = now
-        if self._is_news_of_the_last(now, picked_at):
+        if self._automatic(now) or (allowed and self._is_old_news(picked_at)):
             self._push(now, reason)
         elif allowed:
             self._begin(now, reason, base)
@@ -107,12 +111,17 @@ class Cooldown:
 
     def end(self, now: float) -> None:
         """End every cooldown under way; the penalty goes with it."""
-        self._account(now)
-        if self.began_at is not None:
-            self.until = min(self.until, now)
+        self.lift(now)
+        self.ended_at = now
         if self.by_hand is not None:
             self.by_hand = self.by_hand.ended(now)
         self.penalty_ends = None
+
+    def lift(self, now: float) -> None:
+        """End the automatic cooldown under way."""
+        self._account(now)
+        if self.began_at is not None:
+            self.until = min(self.until, now)
 
     def penalty(self, now: float) -> float:
         """Return the share 0-1 of the error weight that saturation costs at ``now``."""
@@ -134,10 +143,11 @@ class Cooldown:
     def _manual(self, now: float) -> bool:
         return self.by_hand is not None and self.by_hand.active(now)
 
-    def _is_news_of_the_last(self, now: float, picked_at: float | None) -> bool:
-        if self.began_at is None:
+    def _is_old_news(self, picked_at: float | None) -> bool:
+        """Whether a request was picked before the last cooldown began."""
+        if self.began_at is None or picked_at is None:
             return False
-        return self._automatic(now) or (picked_at is not None and picked_at < self.began_at)
+        return picked_at < self.began_at
 
     def _push(self, now: float, reason: CooldownReason) -> None:
         """Move the deadline; a fault outranks saturation, which takes fewer picks away."""

@@ -136,7 +136,8 @@ class HistogramDelta:
         """Return (observations, mean in seconds) gained since the last page.
 
         The mean is 0 when nothing was observed. Sum and count of a series start over
-        together, because a restart can leave the sum above its last value.
+        together, because a restart can leave the sum above its last value. A sum that goes
+        back while its count does not contradicts itself: that page tells nothing of the series.
         """
         counts = self._counts.advance(histogram.counts)
         sums = self._sums.advance(histogram.sums)
@@ -151,7 +152,7 @@ class HistogramDelta:
             before = counts.get(key)
             if before is None or count < before:
                 gained, total = gained + count, total + histogram.sums[key]
-            else:
+            elif histogram.sums[key] >= sums[key]:
                 gained, total = gained + count - before, total + histogram.sums[key] - sums[key]
         return (gained, max(0.0, total) / gained) if gained > 0 else (0.0, 0.0)
 

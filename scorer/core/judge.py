@@ -104,8 +104,9 @@ def read_signals(health: TargetHealth, now: float, picks: Outstanding) -> Signal
     While a request waits for its first token, its age is a lower bound of the TTFT: a
     hung engine does not recover by silence.
     """
-    blind = health.unreachable is not None or health.good_scrapes == 0
-    if blind and (health.awaited(now) or not health.alive_by_feedback(now)):
+    blind = health.unreachable is not None
+    blind = blind or (health.good_scrapes == 0 and not health.awaited(now))
+    if blind and not health.alive_by_feedback(now):
         return None
     ttft = health.ttft.current(now)
     value = ttft.value
@@ -240,7 +241,7 @@ def _goal(
 ) -> float | None:
     """Return the score without damping, at most ``cap``, and account for it in ``lost``."""
     if raw is None:
-        if cap is None or health.awaited(now):
+        if cap is None:
             return None
         lost[Cause.CAP] = 100.0
         return 0.0
@@ -262,6 +263,10 @@ def _damp(
         if health.good_scrapes < FIRST_JUDGED_SCRAPE and condition is None:
             return None
         health.score = goal
+    elif health.awaited(now):
+        # Only a scrape bears out a score from before a restart: until then it can but fall.
+        health.score = min(health.score, goal)
+        return health.score
     else:
         elapsed = now - (now if health.judged_at is None else health.judged_at)
         health.score = rise(health.score, goal, elapsed, health.params.rise_limit)

@@ -71,7 +71,12 @@ def _success(health: TargetHealth, outcome: Outcome, around: Circumstances) -> N
     now = outcome.at
     health.success_at = now
     health.outcomes.of(Source.FEEDBACK).add(0.0, outcome.weight, now)
-    health.failing.succeeded(outcome.weight, now, picked_at=outcome.picked_at)
+    if outcome.weight > 0.0:  # a first token is a sign of life, and no success yet
+        was = health.failing.since
+        health.failing.succeeded(outcome.weight, now, picked_at=outcome.picked_at)
+        over = was is not None and health.failing.since is None
+        if over and health.cooldown.reason is CooldownReason.ENGINE_FAULT:
+            health.cooldown.lift(now)
     health.serves(now)
     if outcome.ttft is not None:
         health.observe(Source.FEEDBACK, outcome.ttft * around.scale, 1.0, now, around.prior)

@@ -68,6 +68,7 @@ class TargetLoad:
         "lost",
         "lost_in_row",
         "mode",
+        "passed_at",
         "pending",
         "picked_at",
         "picks",
@@ -99,6 +100,7 @@ class TargetLoad:
         self.head_work, self.head_at = 0, 0.0
         self.picks = self.tokens_picked = self.fresh = self.last_pick = 0
         self.picked_at = 0.0
+        self.passed_at = float("-inf")
         self.lost = self.lost_in_row = self.probes = 0
         self.probed_at: float | None = None
         self.probe_since: float | None = None
@@ -148,6 +150,7 @@ class TargetLoad:
         if lease.told_at is None:
             self._learn(lease, now - lease.opened_at)
             lease.told_at = now
+            self.passed_at = max(self.passed_at, lease.placed_at)
             self._through(lease, now)
             self._derive()
         self._answered(lease)
@@ -167,6 +170,7 @@ class TargetLoad:
         if waited and ttft is not None:
             self._learn(lease, ttft)
             lease.told_at = lease.opened_at + ttft
+            self.passed_at = max(self.passed_at, lease.placed_at)
             self._through(lease, now)
         self.mode.closed(now, heard=True, good=not fault, told=not waited)
         self._answered(lease)

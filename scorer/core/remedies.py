@@ -146,7 +146,7 @@ def _drain(view: TargetView, now: float) -> Remedy:
     """Return the end of draining, which costs picks and no points."""
     if view.drain is None:
         return Remedy(Lever.DRAIN, 0.0, reason=Reason.DISCOVERY)
-    seconds = max(0.0, view.drain.until - now)
+    seconds = max(0.0, view.drain.until - now) if math.isfinite(view.drain.until) else None
     return Remedy(Lever.DRAIN, 0.0, seconds=seconds, reason=Reason.MANUAL)
 
 

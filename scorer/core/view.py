@@ -173,7 +173,10 @@ def _cooldown_view(cooldown: Cooldown, now: float) -> CooldownView:
         return NEVER_COOLED
     cause, by_hand = cooldown.cause(now), cooldown.by_hand
     began_at, until, reason = cooldown.began_at, cooldown.until, cooldown.reason
-    if by_hand is not None and (began_at is None or by_hand.until >= until):
+    manual = cause is CooldownReason.MANUAL
+    if by_hand is not None and cause is None:
+        manual = began_at is None or by_hand.until >= until
+    if by_hand is not None and manual:
         began_at, until, reason = by_hand.since, by_hand.until, CooldownReason.MANUAL
     return CooldownView(
         active=cause is not None,

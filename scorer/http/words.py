@@ -13,7 +13,7 @@ REASONS = {
     Reason.WOKE_UP: "woke from sleep, ramping up",
     Reason.RECOVERED: "reachable again, ramping up",
     Reason.LOW_SCORE: "low score",
-    Reason.BLIND: "neither TTFT nor queue can be read",
+    Reason.BLIND: "no page tells TTFT or queue",
     Reason.SIGNAL_LOST: "a signal can no longer be read",
     Reason.MANUAL: "by an operator",
     Reason.DISCOVERY: "discovery says that it is going away",

@@ -377,3 +377,29 @@ def test_want_of_our_own_resources_is_not_blamed_on_the_target() -> None:
     for second in range(10, 20):
         judge(health, float(second))
     assert health.state is State.UNREACHABLE
+
+
+def test_first_token_does_not_end_failing() -> None:
+    """An engine that says one token and dies goes on failing."""
+    health = known()
+    for second in range(3, 8):
+        learn(
+            health,
+            Outcome(OutcomeClass.SUCCESS, "first_token", float(second), weight=0.0, ttft=0.1),
+            AROUND,
+        )
+        tell(health, OutcomeClass.ENGINE_FAULT, second + 0.1)
+    judge(health, 8.0)
+    assert health.failing.since is not None
+
+
+def test_success_ends_the_cooldown_of_the_failing() -> None:
+    """State and picks agree: what is eligible again is not in cooldown for failing."""
+    health = known()
+    for number in range(5):
+        tell(health, OutcomeClass.ENGINE_FAULT, 3.0 + number / 10.0)
+    judge(health, 3.6)
+    assert health.state is State.COOLDOWN
+    tell(health, OutcomeClass.SUCCESS, 4.0, picked_at=3.7)
+    assert judge(health, 4.1).eligible
+    assert health.state is not State.COOLDOWN

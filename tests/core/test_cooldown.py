@@ -142,3 +142,22 @@ def test_endless_episode_does_not_overflow() -> None:
         cooldown.enter(now, SATURATED, 3.0)
         now = cooldown.until + 1.0
     assert cooldown.length == LONGEST
+
+
+def test_old_news_does_not_reopen_what_an_operator_ended() -> None:
+    """A request picked before the order tells of a time that the operator has judged."""
+    cooldown = Cooldown()
+    cooldown.enter(10.0, CooldownReason.ENGINE_SATURATED, 4.0)
+    cooldown.end(11.0)
+    cooldown.enter(12.0, CooldownReason.ENGINE_SATURATED, 4.0, picked_at=9.0)
+    assert not cooldown.active(12.0)
+    assert cooldown.penalty(12.0) == 0.0
+
+
+def test_old_news_cannot_exceed_the_limit_of_the_pool() -> None:
+    """A cooldown that is over begins anew only where one may begin."""
+    cooldown = Cooldown()
+    cooldown.enter(10.0, CooldownReason.ENGINE_SATURATED, 4.0)
+    cooldown.enter(20.0, CooldownReason.ENGINE_SATURATED, 4.0, picked_at=9.0, allowed=False)
+    assert not cooldown.active(20.0)
+    assert cooldown.refused_at == 20.0

@@ -104,3 +104,12 @@ def test_failures_that_vanish_and_return_are_no_failures():
     for failures in ({GOES: 900.0}, *[{}] * (FORGOTTEN_AFTER + 2), {GOES: 900.0}):
         told = delta.advance(Outcomes(failures=(failures,), successes={STAYS: 1.0}))
     assert told == (0.0, 0.0, 0.0)
+
+
+def test_sum_that_goes_back_alone_is_no_observation():
+    """More requests in less time are impossible: no TTFT of 0 is made of them."""
+    delta = HistogramDelta()
+    key = ("ttft", ())
+    delta.advance(Histogram(counts={key: 10.0}, sums={key: 19.0}))
+    assert delta.advance(Histogram(counts={key: 60.0}, sums={key: 18.5})) == (0.0, 0.0)
+    assert delta.advance(Histogram(counts={key: 61.0}, sums={key: 20.5})) == (1.0, 2.0)

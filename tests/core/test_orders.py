@@ -141,12 +141,12 @@ def test_later_deadline_of_two_cooldowns_by_hand_wins() -> None:
     assert cooldown.entered == {MANUAL: 1}
 
 
-def test_later_deadline_of_manual_and_automatic_wins() -> None:
+def test_each_cooldown_keeps_its_own_end() -> None:
     """While both last the cause is the automatic one; afterwards the operator's goes on."""
     health = ordered(Verb.COOLDOWN, 60.0)
     tell(health, OutcomeClass.ENGINE_SATURATED, 4.0)
     both, later = view(health, 4.0).cooldown, view(health, 40.0).cooldown
-    assert (both.reason, both.until) == (SATURATED, 63.0)
+    assert (both.reason, both.until) == (SATURATED, 8.0)
     assert (later.reason, later.until) == (MANUAL, 63.0)
     assert later.entered == {MANUAL: 1, SATURATED: 1}
 
