@@ -16,6 +16,8 @@ from scorer.core.vocabulary import Cause, ScrapeFailure, SignalName, State
 from scorer.daemon_stats import SCORING_BOUNDS, SCRAPE_BOUNDS
 from scorer.discovered import Mechanism
 from scorer.feedback.stats import Rejection
+from scorer.http_stats import HTTP_BOUNDS
+from scorer.output_stats import Output
 from scorer.pick_stats import PICK_BOUNDS, PickFailure
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "metrics.md"
@@ -137,6 +139,10 @@ METRICS = (
         "configured source can give.",
     ),
     Metric(
+        "scorer_target_metrics_frozen", Type.GAUGE, TARGET, FLAG,
+        "Whether the engine's metrics have stopped moving while it has work.",
+    ),
+    Metric(
         "scorer_target_info", Type.INFO, (*TARGET, "engine", "engine_version", "model_name"), "1",
         "Metadata of the target; always 1.",
     ),
@@ -206,6 +212,14 @@ METRICS = (
         "Configured score below which alerts of the severity apply.",
     ),
     Metric(
+        "scorer_pool_kv_cache_usage_threshold_ratio", Type.GAUGE, (*POOL, "severity"), RATIO,
+        "Configured KV cache usage above which alerts of the severity apply.",
+    ),
+    Metric(
+        "scorer_pool_ttft_threshold_seconds", Type.GAUGE, (*POOL, "severity"), "seconds",
+        "Configured time to first token above which alerts of the severity apply.",
+    ),
+    Metric(
         "scorer_pick_requests_total", Type.COUNTER, POOL, "requests", "Pick requests received.",
     ),
     Metric(
@@ -245,6 +259,23 @@ METRICS = (
         "Unix time of the last successful refresh of the discovery mechanism.",
     ),
     Metric(
+        "scorer_output_requests_total", Type.COUNTER, ("output",), "requests",
+        "Requests answered by an output that others pull.",
+    ),
+    Metric(
+        "scorer_http_requests_total", Type.COUNTER, ("handler", "method", "code"), "requests",
+        "HTTP requests served, by route template.",
+    ),
+    Metric(
+        "scorer_http_request_duration_seconds", Type.HISTOGRAM, ("handler",), "seconds",
+        "Time to serve an HTTP request, with the wait that it asks for; that of /pick is in "
+        "scorer_pick_duration_seconds.",
+    ),
+    Metric(
+        "scorer_event_loop_lag_seconds", Type.GAUGE, NONE, "seconds",
+        "Delay of the last timer of the event loop.",
+    ),
+    Metric(
         "scorer_config_last_reload_successful", Type.GAUGE, NONE, FLAG,
         "Whether the last configuration reload attempt was successful.",
     ),
@@ -281,11 +312,13 @@ LABEL_VALUES = {
     "`outcome`": OutcomeClass,
     "`reason` of rejected feedback": Rejection,
     "`mechanism`": Mechanism,
+    "`output`": Output,
 }
 BUCKETS = {
     "scorer_pick_duration_seconds": PICK_BOUNDS,
     "scorer_scrape_duration_seconds": SCRAPE_BOUNDS,
     "scorer_scoring_duration_seconds": SCORING_BOUNDS,
+    "scorer_http_request_duration_seconds": HTTP_BOUNDS,
 }
 
 
@@ -334,7 +367,9 @@ never 0 in its place.
 
 Failures and cooldowns are counted for every reason from the start, so that the first one is an
 increase. Pick requests whose pool is not known (no such pool, no such model, malformed)
-count with an empty `pool` label. `from` and `to` appear with the first such change.
+count with an empty `pool` label. `from` and `to` appear with the first such change,
+`handler`, `method` and `code` with the first such request. `handler` is a route such as
+`/api/v1/targets/<target>`, or `other`; a method that is not in common use is `other`, too.
 `model_name` lists what the engine serves, separated by commas: at most 8 names of 128
 characters, with `…` for what is left out.
 

@@ -21,7 +21,9 @@ from scorer.core.vocabulary import ScrapeFailure, SignalName, State
 from scorer.daemon_stats import DaemonReading, DaemonStats
 from scorer.feedback.stats import FeedbackStats
 from scorer.histogram import HistogramReading
+from scorer.http_stats import HttpStats
 from scorer.inflight import InFlight, LoadReading
+from scorer.output_stats import OutputStats
 from scorer.pick_stats import NO_POOL, PickStats
 from scorer.sources.discovery.stats import SdStats
 
@@ -42,7 +44,8 @@ SIGNAL_VALUES = {
 class Inputs:
     """Where the collector reads from.
 
-    ``picks`` are pick requests, ``stats`` the daemon's own counts, ``sd`` discovery's.
+    ``picks`` are pick requests, ``stats`` the daemon's own counts, ``sd`` discovery's,
+    ``served`` all HTTP requests, ``outputs`` what others pull.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -54,6 +57,8 @@ class Inputs:
     clocks: Clocks = field(default_factory=Clocks)
     sd: SdStats = field(default_factory=SdStats)
     feedback: FeedbackStats = field(default_factory=FeedbackStats)
+    served: HttpStats = field(default_factory=HttpStats)
+    outputs: OutputStats = field(default_factory=OutputStats)
     log_lines_dropped: Callable[[], int] = int
 
 
@@ -79,6 +84,7 @@ class StateCollector:
         self._add_pick_requests(page, [*snapshot.pools, NO_POOL])
         self._add_feedback(page, snapshot)
         self._add_discovery(page, snapshot)
+        self._add_served(page)
         self._add_daemon(page, self._inputs.stats.read(), snapshot)
         return page.families()
 
@@ -104,6 +110,7 @@ class StateCollector:
         add("scorer_target_confidence_ratio", labels, view.confidence)
         add("scorer_target_requests_running", labels, view.running)
         add("scorer_target_preemptions_total", labels, view.preemptions)
+        add("scorer_target_metrics_frozen", labels, None if good_at is None else view.frozen)
         add("scorer_target_info", {**labels, **metadata(view)}, 1)
         add("scorer_target_up", labels, view.last_scrape.ok if view.last_scrape else None)
         success = 0.0 if good_at is None else unix(good_at)
@@ -135,8 +142,13 @@ class StateCollector:
             page.add("scorer_pool_targets", {**labels, "state": state}, states.count(state))
         page.add("scorer_pool_eligible_targets", labels, pool.eligible)
         page.add("scorer_pool_panic", labels, pool.panic)
-        for severity, points in pool.score_thresholds.items():
-            page.add("scorer_pool_score_threshold", {**labels, "severity": severity}, points)
+        for name, thresholds in (
+            ("scorer_pool_score_threshold", pool.thresholds.score),
+            ("scorer_pool_kv_cache_usage_threshold_ratio", pool.thresholds.kv_cache),
+            ("scorer_pool_ttft_threshold_seconds", pool.thresholds.ttft),
+        ):
+            for severity, bound in thresholds.items():
+                page.add(name, {**labels, "severity": severity}, bound)
 
     def _add_pick_requests(self, page: "_Page", pools: Iterable[str]) -> None:
         for pool in pools:
@@ -170,6 +182,17 @@ class StateCollector:
             success = None if at is None else self._inputs.clocks.unix(at)
             page.add("scorer_sd_last_refresh_success_timestamp_seconds", labels, success)
 
+    def _add_served(self, page: "_Page") -> None:
+        reading = self._inputs.served.read()
+        for (handler, method, status), count in reading.requests.items():
+            served = {"handler": handler, "method": method, "code": str(status)}
+            page.add("scorer_http_requests_total", served, count)
+        for handler, duration in reading.durations.items():
+            labels = {"handler": handler}
+            page.add_histogram("scorer_http_request_duration_seconds", labels, duration)
+        for output, count in self._inputs.outputs.read().items():
+            page.add("scorer_output_requests_total", {"output": output}, count)
+
     def _add_daemon(self, page: "_Page", reading: DaemonReading, snapshot: Snapshot) -> None:
         for pool in snapshot.pools.values():
             labels = {"pool": pool.name}
@@ -184,6 +207,7 @@ class StateCollector:
             if (at := reading.last_scoring.get(pool.name)) is not None:
                 last_run = self._inputs.clocks.unix(at)
                 page.add("scorer_scoring_last_run_timestamp_seconds", labels, last_run)
+        page.add("scorer_event_loop_lag_seconds", {}, reading.loop_lag)
         page.add("scorer_config_last_reload_successful", {}, reading.reload_ok)
         loaded = "scorer_config_last_reload_success_timestamp_seconds"
         page.add(loaded, {}, reading.reload_success_time)

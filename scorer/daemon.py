@@ -29,8 +29,10 @@ from scorer.http.asgi import build_asgi
 from scorer.http.feedback import FeedbackEndpoint
 from scorer.http.pick import PickEndpoint
 from scorer.http.ports import Ports
+from scorer.http_stats import HttpStats
 from scorer.inflight import InFlight
 from scorer.operators import Operators
+from scorer.output_stats import OutputStats
 from scorer.pick_stats import PickStats
 from scorer.pool_jobs import PoolJobs
 from scorer.registry import Registry
@@ -59,6 +61,8 @@ class Daemon:
         self.registry = Registry()
         self.inflight = InFlight()
         self.picks = PickStats()
+        self.served = HttpStats()
+        self.outputs = OutputStats()
         self.stats = DaemonStats()
         self.feedback = Feedback(self.registry, self.inflight, self.clocks)
         self.scheduler = Scheduler(self.clocks.monotonic)
@@ -107,6 +111,8 @@ class Daemon:
             subscribe=self.registry.subscribe,
             feedback=self.feedback,
             operators=self.operators,
+            served=self.served,
+            outputs=self.outputs,
         )
 
     def _inputs(self) -> Inputs:
@@ -120,6 +126,8 @@ class Daemon:
             clocks=self.clocks,
             sd=self.discovery.stats,
             feedback=self.feedback.stats,
+            served=self.served,
+            outputs=self.outputs,
             log_lines_dropped=logs.dropped,
         )
 

@@ -36,6 +36,8 @@ class DaemonReading:
     reload_success_time: float | None
     state_failures: int | None = None
     state_success_time: float | None = None
+    loop_lag: float | None = None
+    """Seconds, None before the first timer of the event loop."""
 
 
 class DaemonStats:
@@ -52,6 +54,12 @@ class DaemonStats:
         self._reload_success_time: float | None = None
         self._state_failures: int | None = None
         self._state_success_time: float | None = None
+        self._loop_lag: float | None = None
+
+    def loop_lagged(self, seconds: float) -> None:
+        """Note by how much a timer of the event loop was late."""
+        with self._lock:
+            self._loop_lag = seconds
 
     def scrape_done(self, pool: str, seconds: float) -> None:
         """Count one finished scrape, good or failed, that took ``seconds``."""
@@ -107,6 +115,7 @@ class DaemonStats:
                 reload_success_time=self._reload_success_time,
                 state_failures=self._state_failures,
                 state_success_time=self._state_success_time,
+                loop_lag=self._loop_lag,
             )
 
 

@@ -20,6 +20,7 @@ import uvicorn
 import uvloop
 
 from scorer.daemon import Daemon
+from scorer.daemon_stats import DaemonStats
 from scorer.feedback.udp import FeedbackProtocol, bind_udp
 from scorer.http.feedback_protocol import connections_with
 from scorer.http.protocol import MOST_CONNECTIONS
@@ -38,6 +39,8 @@ CUT_AFTER = 3.0
 """Seconds that clients get to read their last answers when the daemon stops."""
 FINISH_WITHIN = 5
 """Seconds that requests under way get when the daemon stops."""
+LAG_EVERY = 0.5
+"""Seconds between two timers that measure how late the event loop is."""
 FILES_FOR_SCRAPES = 4096
 """Open files that connections of clients leave for scrapes, where there are so many."""
 SWITCH_INTERVAL = 0.0005
@@ -162,11 +165,21 @@ async def _serve(
         if udp is not None:
             await _take_feedback(daemon, udp)
         sweeping = asyncio.create_task(close_overdue(server.server_state, KEEP_ALIVE))
+        watching = asyncio.create_task(watch_lag(daemon.stats, loop.time))
         await server.serve(sockets=[sock])
         sweeping.cancel()
+        watching.cancel()
     finally:
         daemon.stop()
     logger.info("Scorer stopped")
+
+
+async def watch_lag(stats: DaemonStats, clock: Callable[[], float]) -> None:
+    """Note, again and again, by how much a timer of the event loop is late."""
+    while True:
+        due = clock() + LAG_EVERY
+        await asyncio.sleep(LAG_EVERY)
+        stats.loop_lagged(max(0.0, clock() - due))
 
 
 def _reload_when(asked: threading.Event, reload: Callable[[], object]) -> None:

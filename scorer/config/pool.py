@@ -1,6 +1,5 @@
 """A pool: its targets, how they are scraped, judged and picked."""
 
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -61,12 +60,10 @@ class PoolConfig(DiscoveryConfig, EngineConfig, HttpClientConfig):
 
     def facts(self) -> PoolFacts:
         """Return what the published view says of this pool."""
-        alerts = self.alerts.score
-        thresholds = {"warning": alerts.warning, "critical": alerts.critical}
         return PoolFacts(
             name=self.name,
             models=self.models,
             panic_threshold=self.pick.panic_threshold,
-            score_thresholds=MappingProxyType(thresholds),
+            thresholds=self.alerts.thresholds(),
             pick=self.pick.params(self.cooldown),
         )

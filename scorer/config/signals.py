@@ -1,5 +1,6 @@
 """How a pool is judged: weights, curves, damping and thresholds of the score."""
 
+from types import MappingProxyType
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -7,6 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from scorer.config.types import Deadline, Duration, Points, Positive, Ratio, Strict, at_least
 from scorer.core.curves import Shape
+from scorer.core.snapshot import Thresholds
 
 WEIGHTS_TOLERANCE = 1e-6
 
@@ -78,7 +80,44 @@ class ScoreAlerts(Strict):
         return self
 
 
+class KvCacheAlerts(Strict):
+    """Shares 0-1 of the KV cache in use above which alerts of each severity apply."""
+
+    warning: Ratio = 0.90
+    critical: Ratio = 0.97
+
+    @model_validator(mode="after")
+    def _critical_is_higher(self) -> Self:
+        if self.critical < self.warning:
+            raise PydanticCustomError(
+                "order",
+                "critical must not be below warning ({warning}), got {critical}",
+                {"warning": f"{self.warning:g}", "critical": f"{self.critical:g}"},
+            )
+        return self
+
+
+class TtftAlerts(Strict):
+    """Seconds to the first token above which alerts apply."""
+
+    warning: Deadline = 2.0
+
+
 class AlertsConfig(Strict):
     """Thresholds exported as series, so that alert rules follow this file."""
 
     score: ScoreAlerts = ScoreAlerts()
+    kv_cache: KvCacheAlerts = KvCacheAlerts()
+    ttft: TtftAlerts = TtftAlerts()
+
+    def thresholds(self) -> Thresholds:
+        """Return the thresholds as the published view holds them."""
+        by_severity = {
+            name: MappingProxyType(value.model_dump())
+            for name, value in (
+                ("score", self.score),
+                ("kv_cache", self.kv_cache),
+                ("ttft", self.ttft),
+            )
+        }
+        return Thresholds(**by_severity)

@@ -144,6 +144,8 @@ class TargetView:
     """The lowest first."""
     drain: Override | None = None
     """The operator's decision to take it out, while it applies."""
+    frozen: bool = False
+    """It has work and nothing moves, whatever its state says."""
     stalled: tuple[str, ...] = ()
     """Those of several engines on its page that have work and do not move, by number."""
     read: Signals | None = None
@@ -151,6 +153,22 @@ class TargetView:
     params: ScoreParams = field(default_factory=ScoreParams)
     penalty: float = 0.0
     """Share 0-1 of what errors can cost that saturation takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """From where on alerts apply, by severity.
+
+    ``score`` below these points, ``kv_cache`` above these shares 0-1, ``ttft`` above these
+    seconds.
+    """
+
+    score: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    kv_cache: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    ttft: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+
+NO_THRESHOLDS = Thresholds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +189,7 @@ class PoolView:
     judged_at: float
     scored: bool
     """Whether every target had its chance to be scored once."""
-    score_thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    thresholds: Thresholds = NO_THRESHOLDS
     overloaded: bool = False
     """Whether every eligible target is, or should be, in cooldown: a gateway may shed."""
     pick: PickParams = field(default_factory=PickParams)

@@ -15,7 +15,15 @@ from scorer.core.health import TargetHealth
 from scorer.core.judge import Judgement
 from scorer.core.lost import LOST_LIMIT
 from scorer.core.params import PickParams
-from scorer.core.snapshot import CapView, CooldownView, PoolView, SignalView, TargetView
+from scorer.core.snapshot import (
+    NO_THRESHOLDS,
+    CapView,
+    CooldownView,
+    PoolView,
+    SignalView,
+    TargetView,
+    Thresholds,
+)
 from scorer.core.sourced import Source
 from scorer.core.vocabulary import Cause, Gap, Reason, ScrapeFailure, SignalName, State
 
@@ -33,13 +41,13 @@ class PoolFacts:
     """What the view says of a pool besides its targets.
 
     ``panic_threshold`` is the share 0-1 of the targets below which too few are
-    eligible; ``score_thresholds`` are points by alert severity.
+    eligible; ``thresholds`` are those of alerts.
     """
 
     name: str
     models: tuple[str, ...] = ()
     panic_threshold: float = 0.5
-    score_thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    thresholds: Thresholds = NO_THRESHOLDS
     pick: PickParams = field(default_factory=PickParams)
 
 
@@ -56,7 +64,7 @@ def pool_view(facts: PoolFacts, targets: Sequence[TargetView], now: float) -> Po
         panic=panic,
         judged_at=now,
         scored=all(target.score is not None for target in targets),
-        score_thresholds=facts.score_thresholds,
+        thresholds=facts.thresholds,
         pick=facts.pick,
         overloaded=bool(eligible) and all(_spared(target, now) for target in eligible),
     )
@@ -85,8 +93,7 @@ def _spared(target: TargetView, now: float) -> bool:
 def target_view(judgement: Judgement, now: float) -> TargetView:
     """Return the published view of one judged target."""
     health, condition = judgement.health, judgement.condition
-    samples = health.samples
-    cooldown = _cooldown_view(health.cooldown, now)
+    samples, cooldown = health.samples, _cooldown_view(health.cooldown, now)
     cooling = cooldown.active and cooldown.reason is not CooldownReason.ENGINE_FAULT
     return TargetView(
         target=health.id.target,
@@ -125,6 +132,7 @@ def target_view(judgement: Judgement, now: float) -> TargetView:
         last_errors=tuple(health.last_errors),
         caps=caps_of(judgement),
         drain=health.drain if health.drain and health.drain.active(now) else None,
+        frozen=judgement.frozen,
         stalled=judgement.stalled,
         read=judgement.signals,
         params=health.params,

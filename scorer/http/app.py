@@ -14,6 +14,7 @@ from werkzeug.exceptions import HTTPException
 from scorer.core.snapshot import Snapshot
 from scorer.core.vocabulary import Verb
 from scorer.decisions import KEPT
+from scorer.http.counted import note_route
 from scorer.http.explanation import explained_target
 from scorer.http.feedback import CHALLENGE
 from scorer.http.orders import read_order, refusal
@@ -29,6 +30,7 @@ from scorer.http.views import (
     pool_data,
     target_data,
 )
+from scorer.output_stats import Output
 
 API = "/api/"
 PAGE_HEADERS = {
@@ -65,6 +67,7 @@ def create_flask(ports: Ports) -> Flask:
     app.add_url_rule("/api/v1/decisions", view_func=routes.decisions)
     app.add_url_rule("/api/v1/sd/<pool>", view_func=routes.sd)
     app.register_error_handler(HTTPException, _error)
+    app.after_request(note_route)
     return app
 
 
@@ -153,6 +156,7 @@ class _Routes:
         listed = self._ports.listed(pool)
         if listed is None:
             return failure(Problem(404, "not_found", f'pool: no such pool, got "{pool}"'))
+        self._ports.outputs.answered(Output.HTTP_SD)
         return _json(groups(pool, listed), 200)
 
     def status(self) -> Response:

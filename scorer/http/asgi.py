@@ -16,6 +16,7 @@ from flask import Flask
 
 from scorer.http.answers import JSON_TYPE
 from scorer.http.bodies import Gone, again, has_body, read_body
+from scorer.http.counted import counted
 from scorer.http.feedback import TOO_LARGE, FeedbackEndpoint
 from scorer.http.pick import PickEndpoint
 from scorer.http.ports import ASGIApp, Message, Ports, Receive, Scope, Send
@@ -48,7 +49,10 @@ def build_asgi(ports: Ports, flask_app: Flask, picks: PickEndpoint) -> ASGIApp:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         # Only the end of the daemon cancels a request, and then nobody is left to answer.
         with contextlib.suppress(asyncio.CancelledError):
-            await answer(scope, receive, unfailing(send))
+            sender = unfailing(send)
+            if scope["type"] == "http":
+                sender = counted(scope, sender, ports.served, ports.clocks.monotonic)
+            await answer(scope, receive, sender)
 
     return app
 

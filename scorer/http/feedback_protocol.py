@@ -9,7 +9,8 @@ been looked at.
 from scorer.http.answers import Answer
 from scorer.http.feedback import ACCEPTED, FeedbackEndpoint, Reply
 from scorer.http.pick import PickEndpoint
-from scorer.http.protocol import MOST_CONNECTIONS, Connection, connections_for
+from scorer.http.protocol import MOST_CONNECTIONS, Connection, connections_for, monotonic
+from scorer.http_stats import FEEDBACK as HANDLER
 
 PATH = b"/feedback"
 SHORT = 65_536
@@ -50,6 +51,7 @@ class FeedbackConnection(Connection):
             super().on_message_complete()
             return
         body, self.body = bytes(self.body), None
+        started = monotonic()
         query = self.url.partition(b"?")[2]
         reply = self.reports.at_once(self.headers, self.client, query, body)
         if reply is None:
@@ -58,7 +60,8 @@ class FeedbackConnection(Connection):
             super().on_message_complete()
             return
         self.mid_request = False
-        self._send(TAKEN if reply is ACCEPTED else answer_of(reply))
+        self._send(TAKEN if reply is ACCEPTED else answer_of(reply), HANDLER)
+        self.picks.served.took(HANDLER, monotonic() - started)
 
     @property
     def collecting(self) -> bool:

@@ -26,11 +26,12 @@ logger = structlog.stdlib.get_logger(__name__)
 class PickEndpoint:
     """``/pick``, as an ASGI application and for whoever has read the request already.
 
-    Runs on one event loop.
+    Runs on one event loop. Whoever answers in its place counts that in ``served``.
     """
 
     def __init__(self, ports: Ports) -> None:
         """Serve picks of what ``ports`` publishes."""
+        self.served = ports.served
         self._ports = ports
         self._clock = ports.clocks.monotonic
         self._router = Router()

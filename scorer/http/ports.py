@@ -14,8 +14,10 @@ from scorer.core.snapshot import Snapshot
 from scorer.decisions import Decisions
 from scorer.discovered import ListedTarget
 from scorer.feedback import Feedback
+from scorer.http_stats import HttpStats
 from scorer.inflight import InFlight
 from scorer.operators import Operators
+from scorer.output_stats import OutputStats
 from scorer.pick_stats import PickStats
 from scorer.registry import Registry
 
@@ -65,7 +67,7 @@ class Ports:
     or a sentence saying why the daemon is not ready, ``alive`` the same of why it needs
     to be started again. ``exposition`` renders ``/metrics``. ``listed`` returns what
     discovery knows of a pool. ``subscribe`` tells of publications. ``dice`` is used on
-    the event loop only.
+    the event loop only. ``served`` counts requests, ``outputs`` what others pull.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -82,3 +84,5 @@ class Ports:
     alive: Callable[[], str | None] = fine
     feedback: Feedback = field(default_factory=lambda: Feedback(Registry(), InFlight(), Clocks()))
     operators: Operators = field(default_factory=lambda: Operators(Registry(), Clocks()))
+    served: HttpStats = field(default_factory=HttpStats)
+    outputs: OutputStats = field(default_factory=OutputStats)

@@ -28,6 +28,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from scorer.http.answers import Answer
 from scorer.http.parameters import HEADERS
 from scorer.http.pick import PickEndpoint
+from scorer.http_stats import PICK as PICK_HANDLER
 
 STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
@@ -283,7 +284,7 @@ class Connection(HttpToolsProtocol):
         self.in_head = False
         path, _, query = self.url.partition(b"?")
         answer = self.picks.answer(query, self.headers, bare=len(path) == len(PICK))
-        self._send(answer)
+        self._send(answer, PICK_HANDLER)
 
     def on_body(self, body: bytes) -> None:
         """Leave the body of a pick unread."""
@@ -308,7 +309,7 @@ class Connection(HttpToolsProtocol):
         """Whether what came of the last request is still kept."""
         return self.in_head or self.answering
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: Answer, handler: str) -> None:
         parser = self.parser
         if self.keeps is None:
             self.keeps = parser.get_http_version() != "1.0"
@@ -317,12 +318,14 @@ class Connection(HttpToolsProtocol):
         if self.dated[0] is not headers:
             lines = b"".join(b"%b: %b\r\n" % header for header in headers)
             type(self).dated = headers, lines
-        body = b"" if parser.get_method() == b"HEAD" else answer.body
+        method = parser.get_method()
+        body = b"" if method == b"HEAD" else answer.body
         end = b"\r\n" if keep else b"connection: close\r\n\r\n"
         status = STATUS_LINES[answer.status]
         whole = b"".join((status, self.dated[1], answer.head, end, body))
         self.sent += len(whole)
         self.transport.write(whole)
+        self.picks.served.count(handler, method, answer.status)
         if not keep:
             self.transport.close()
 

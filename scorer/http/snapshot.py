@@ -18,6 +18,7 @@ from scorer.durations import parse_duration
 from scorer.http.answers import JSON_TYPE, quoted
 from scorer.http.local_picks import snapshot_data
 from scorer.http.ports import Ports, Receive, Scope, Send
+from scorer.output_stats import Output
 
 MOST_WAITING = 256
 LONGEST_WAIT = 60.0
@@ -62,6 +63,7 @@ class SnapshotEndpoint:
         if wish.wait and wish.since == self._ports.snapshot().version:
             await self._another(wish.since, wish.wait)
         snapshot = self._ports.snapshot()
+        self._ports.outputs.answered(Output.SNAPSHOT)
         etag = f'"{self._instance}-{snapshot.version}"'.encode()
         headers = [(b"etag", etag), (b"cache-control", b"no-cache")]
         if etag in _tags(scope["headers"]):

@@ -168,7 +168,7 @@ def pool_data(pool: PoolView, clocks: Clocks) -> Data:
         "panic": pool.panic,
         "scored": pool.scored,
         "judged_at": clocks.rfc3339(pool.judged_at),
-        "score_thresholds": {name: number(at) for name, at in pool.score_thresholds.items()},
+        "score_thresholds": {name: number(at) for name, at in pool.thresholds.score.items()},
     }
 
 

@@ -11,6 +11,7 @@ from scorer.core.outcome import Outcome, OutcomeClass
 from scorer.core.outstanding import NOTHING, Outstanding
 from scorer.core.overrides import Override
 from scorer.core.samples import ScrapeFailed
+from scorer.core.view import target_view
 from scorer.core.vocabulary import Cause, Reason, ScrapeFailure, State
 from tests.core.builders import REFUSED, failed, page, scrape, target
 
@@ -194,6 +195,7 @@ def test_engine_that_has_work_and_does_not_move_is_frozen() -> None:
     judgement = works(health, 11.0, 1000.0)
     assert (judgement.score, health.reason) == (20.0, Reason.FROZEN)
     assert (judgement.eligible, judgement.goal) == (False, 20.0)
+    assert target_view(judgement, 11.0).frozen
 
 
 def test_frozen_engine_that_moves_again_is_back() -> None:

@@ -18,7 +18,9 @@ from exporters.prometheus import Inputs, accepts_gzip, build_exposition
 from scorer.core.vocabulary import ScrapeFailure, State
 from scorer.daemon_stats import DaemonStats
 from scorer.discovered import Mechanism
+from scorer.http_stats import HttpStats
 from scorer.inflight import InFlight
+from scorer.output_stats import Output, OutputStats
 from scorer.pick_stats import PickFailure, PickStats
 from scorer.sources.discovery.stats import SdStats
 from tests.http.builders import (
@@ -54,6 +56,12 @@ def inputs(*pools, **changes):
     sd.keep([(FILES, 0), (WEB, 1)])
     sd.refreshed(FILES, 0, targets=3, at=NOW - 4.0)
     sd.refreshed(WEB, 1, targets=0, at=NOW - 3.0, failures=1)
+    stats.loop_lagged(0.002)
+    served, outputs = HttpStats(), OutputStats()
+    served.count("/pick", b"GET", 200)
+    served.count("/metrics", "GET", 200)
+    served.took("/metrics", 0.004)
+    outputs.answered(Output.HTTP_SD)
     fields = {
         "snapshot": lambda: snapshot(*pools),
         "inflight": inflight,
@@ -63,6 +71,8 @@ def inputs(*pools, **changes):
         "revision": "abc1234",
         "clocks": frozen_clocks(),
         "sd": sd,
+        "served": served,
+        "outputs": outputs,
     }
     return Inputs(**(fields | changes))
 
@@ -166,6 +176,7 @@ ABSENT_BEFORE_A_SCRAPE = {
     "scorer_target_preemptions_total",
     "scorer_target_signal_available",
     "scorer_target_up",
+    "scorer_target_metrics_frozen",
 }
 
 
@@ -223,6 +234,19 @@ def test_success_time_is_zero_before_the_first():
     """A target that was never scraped well has been so since the epoch."""
     shown = values(pool(unscored("a:1")))
     assert shown["scorer_target_last_scrape_success_timestamp_seconds", "chat", "a:1"] == 0.0
+
+
+def test_thresholds_are_series():
+    """Alert rules compare with what the configuration says, by severity."""
+    shown = values(pool(target()))
+    found = {(key[0], key[2]): bound for key, bound in shown.items() if "_threshold" in key[0]}
+    assert found == {
+        ("scorer_pool_score_threshold", "warning"): 70.0,
+        ("scorer_pool_score_threshold", "critical"): 50.0,
+        ("scorer_pool_kv_cache_usage_threshold_ratio", "warning"): 0.9,
+        ("scorer_pool_kv_cache_usage_threshold_ratio", "critical"): 0.97,
+        ("scorer_pool_ttft_threshold_seconds", "warning"): 2.0,
+    }
 
 
 def test_departed_target_is_gone():

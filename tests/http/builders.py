@@ -11,6 +11,7 @@ from scorer.core.snapshot import (
     SignalView,
     Snapshot,
     TargetView,
+    Thresholds,
     Transition,
 )
 from scorer.core.vocabulary import Cause, Gap, Reason, ScrapeFailure, SignalName, State
@@ -136,7 +137,11 @@ def pool(
         panic=panic,
         judged_at=NOW - 0.1,
         scored=all(view.score is not None for view in targets),
-        score_thresholds=MappingProxyType({"warning": 70.0, "critical": 50.0}),
+        thresholds=Thresholds(
+            score=MappingProxyType({"warning": 70.0, "critical": 50.0}),
+            kv_cache=MappingProxyType({"warning": 0.9, "critical": 0.97}),
+            ttft=MappingProxyType({"warning": 2.0}),
+        ),
     )
 
 

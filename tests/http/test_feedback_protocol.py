@@ -25,8 +25,9 @@ PICK = b"GET /pick HTTP/1.1\r\nhost: a\r\n\r\n"
 class Served:
     """The interface on a port, and whether a report took the short way."""
 
-    def __init__(self, world, port):
+    def __init__(self, world, port, counts):
         self.world = world
+        self.counts = counts
         self.port = port
         self.short = 0
 
@@ -58,7 +59,7 @@ def served():
     given = ports(chat(3), feedback=world.feedback)
     picks, reports = PickEndpoint(given), FeedbackEndpoint(world.feedback, lambda: world.now)
     short = reports.at_once
-    found = Served(world, 0)
+    found = Served(world, 0, given.served)
 
     def counted(*given):
         answer = short(*given)
@@ -95,6 +96,8 @@ def test_short_report_takes_the_short_way(served):
     statuses, body = served.exchange(report(OK))
     assert (statuses, json.loads(body)) == ([202], {"accepted": 1, "rejected": []})
     assert (served.short, len(served.world.outcomes())) == (1, 1)
+    assert served.counts.read().requests == {("/feedback", "POST", 202): 1}
+    assert served.counts.read().durations["/feedback"].count == 1
 
 
 def test_report_may_come_in_pieces(served):
