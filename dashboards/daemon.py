@@ -42,17 +42,17 @@ def _top() -> list[Panel]:
     build = f"scorer_build_info{{{REPLICAS}}}"
     return [
         stat("Replicas up", "Replicas that Prometheus can scrape.", "none",
-             f"sum(up{{{REPLICAS}}})"),
+             f"sum(up{{{REPLICAS}}})", width=6),
         stat("Config reload", "Whether every replica could apply the last configuration.", "none",
-             f"min(scorer_config_last_reload_successful{{{REPLICAS}}})", words=RELOADED),
+             f"min(scorer_config_last_reload_successful{{{REPLICAS}}})", words=RELOADED, width=6),
         stat("Oldest scoring pass", "Time since the pool that waits longest was judged.", "s",
-             f"time() - min(scorer_scoring_last_run_timestamp_seconds{{{REPLICAS}}})", STALE),
+             f"time() - min(scorer_scoring_last_run_timestamp_seconds{{{REPLICAS}}})", STALE, 6),
         stat("Replica disagreement",
              "Largest difference between the scores that two replicas give one target.", "none",
-             f"max(max {score} - min {score})", DISAGREEMENT, decimals=1),
+             f"max(max {score} - min {score})", DISAGREEMENT, 6, decimals=1),
         table("Build", "What runs.",
               Query(f"group by (instance, version, revision, python_version) ({build})"),
-              width=12, height=4, names=NAMES),
+              width=24, height=5, names=NAMES),
     ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ ITS_POOLS = variable("pool", values('scorer_target_score{job=~"$job", target="$t
 READABLE = mappings({0: ("missing", "orange"), 1: ("read", "green")})
 ENGINE = "/d/vllm-instances?${__url_time_range}&${datasource:queryparam}&var-instance=${target}"
 NAMES = {
-    "pool": "Pool", "target": "Target", "engine": "Engine", "engine_version": "Version",
+    "pool": "Pool", "engine": "Engine", "engine_version": "Version",
     "model_name": "Models",
 }  # fmt: skip
 
@@ -46,7 +46,7 @@ def _top() -> list[Panel]:
     made = table(
         "Target", "What the engine says of itself.",
         Query(f"group by (pool, target, engine, engine_version, model_name) ({metadata})"),
-        width=9, height=4, names=NAMES,
+        width=9, height=4, names=NAMES, hidden=("target",),
     )  # fmt: skip
     return [
         stat("Score", "From 0 (do not use) to 100 (healthy).", "none",
@@ -60,7 +60,7 @@ def _top() -> list[Panel]:
         stat("Last good scrape", "Time since a scrape succeeded.", "s",
              "time() - max(scorer_target_last_scrape_success_timestamp_seconds"
              f"{{{ONE_TARGET}}})", STALE),
-        linked(made, "vLLM dashboard of this instance", ENGINE, ("Target",)),
+        linked(made, "vLLM dashboard of this instance", ENGINE, ("Engine",)),
     ]  # fmt: skip
 
 
@@ -128,7 +128,8 @@ def _scraping() -> list[Panel]:
     available = f"scorer_target_signal_available{{{ONE_TARGET}}}"
     return [
         series("Scrape failures by reason", "Scrapes that failed, of all replicas.", "ops",
-               Query(f"sum by (reason) ({failures})", "{{reason}}"), stacked=True),
+               Query(f"sum by (reason) ({failures}) > 0", "{{reason}}"), stacked=True, bars=True,
+               nothing="None failed"),
         series("Cooldowns by reason", "Cooldowns entered.", "none",
                Query(f"max by (pool, target, reason) ({cooldowns})", "{{reason}}"), bars=True,
                stacked=True),

@@ -19,7 +19,7 @@ from panels import (
     timeline,
     with_thresholds,
 )  # fmt: skip
-from shared import EACH, POOL, RATE, TARGETS, quantile, state_code
+from shared import EACH, KNOWN, POOL, RATE, TARGETS, quantile, state_code
 
 OF_TARGET = f"/d/scorer-target?{KEPT}&var-target="
 TO_TARGET = OF_TARGET + "${__field.labels.target}&var-pool=${__field.labels.pool}"
@@ -88,7 +88,7 @@ def _pools() -> Panel:
         Query("sum by (pool) (max by (pool, target) "
               f"(scorer_target_requests_waiting{{{POOL}}}))", name="Waiting"),
         Query(f"max by (pool) (scorer_target_ttft_seconds{{{POOL}}})", name="TTFT max", unit="s"),
-        Query(f"sum by (pool) (rate(scorer_pick_requests_total{{{POOL}}}[5m]))", name="Picks/s",
+        Query(f"sum by (pool) (rate(scorer_pick_requests_total{{{KNOWN}}}[5m]))", name="Picks/s",
               unit="reqps"),
         height=5, names=NAMES,
     )  # fmt: skip
@@ -159,11 +159,11 @@ def _cooldowns() -> list[Panel]:
     return [
         series("Cooldowns entered by reason", "What caused cooldowns.", "none",
                Query(f"sum by (reason) (max by (pool, target, reason) ({entered}))", "{{reason}}"),
-               width=10, stacked=True, bars=True),
+               width=8, stacked=True, bars=True),
         bars("Time in cooldown (selected range)", "Share of the time range spent in cooldown.",
              "percentunit",
              Query(f"topk(10, max by (pool, target) (sum without (reason) ({spent})) > 0)", EACH),
-             8, 8),
+             10, 8),
         linked(now, "Show this target", TO_ROW, ("Target",)),
     ]  # fmt: skip
 

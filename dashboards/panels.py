@@ -25,6 +25,7 @@ LEGEND_BESIDE = {
     "displayMode": "table", "placement": "right", "showLegend": True,
     "calcs": ["lastNotNull", "max"], "sortBy": "Last *", "sortDesc": True,
 }  # fmt: skip
+LEGEND_NARROW = {**LEGEND_BESIDE, "calcs": ["max"], "sortBy": "Max", "width": 330}
 LAST = {"calcs": ["lastNotNull"], "fields": "", "values": False}
 
 Json = dict[str, Any]
@@ -142,6 +143,7 @@ def stat(
         json["fieldConfig"]["defaults"]["decimals"] = decimals
     json["options"] = {
         "reduceOptions": LAST, "colorMode": "background" if words else "value",
+        **({"text": {"valueSize": 26}} if words else {}),
         "graphMode": "none" if words else "area", "textMode": "value", "justifyMode": "center",
         "orientation": "auto",
     }  # fmt: skip
@@ -151,7 +153,7 @@ def stat(
 def series(
     title: str, text: str, unit: str, *queries: Query, width: int = 12, height: int = 8,
     low: float | None = 0, high: float | None = None, stacked: bool = False, bars: bool = False,
-    beside: bool = False,
+    beside: bool = False, nothing: str = "",
 ) -> Panel:  # fmt: skip
     """Return lines over time; ``beside`` puts a table of the series on the right."""
     json = panel("timeseries", title, text, queries)
@@ -164,9 +166,10 @@ def series(
     defaults: Json = {"unit": unit, "color": {"mode": "palette-classic"}, "custom": custom}
     defaults |= {"min": low} if low is not None else {}
     defaults |= {"max": high} if high is not None else {}
+    defaults |= {"noValue": nothing} if nothing else {}
     json["fieldConfig"]["defaults"] = defaults
     json["options"] = {
-        "legend": LEGEND_BESIDE if beside else LEGEND_BELOW,
+        "legend": LEGEND_BELOW if not beside else LEGEND_BESIDE if width > 12 else LEGEND_NARROW,
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
     return Panel(json, width, height)
@@ -197,7 +200,7 @@ def timeline(title: str, text: str, words: list[Json], query: Query, height: int
     json = panel("state-timeline", title, text, (query,))
     json["fieldConfig"]["defaults"] = {
         "unit": "none", "mappings": words, "color": {"mode": "fixed", "fixedColor": "text"},
-        "custom": {"fillOpacity": 80, "lineWidth": 0, "spanNulls": False},
+        "custom": {"fillOpacity": 80, "lineWidth": 0},
     }  # fmt: skip
     json["options"] = {
         "mergeValues": True, "showValue": "never", "alignValue": "left", "rowHeight": 0.85,
@@ -231,17 +234,18 @@ def table(
     """Return a table of the last values: a row for each set of labels, a column for each query.
 
     A query without a name adds its labels only. ``hidden`` labels are left out, ``names``
-    are what the others are called.
+    are what the others are called, in their order.
     """
     asked = refs(queries)
     json = panel("table", title, text, queries, targets=[once(*each) for each in asked])
     values = {ref: "Value" if len(asked) == 1 else f"Value #{ref}" for _, ref in asked}
     shown = {values[ref]: query.name for query, ref in asked if query.name}
     dropped = {values[ref] for query, ref in asked if not query.name} | {"Time", *hidden}
+    places = {name: place for place, name in enumerate([*(names or {}), *values.values()])}
     json["transformations"] = [
         *([{"id": "merge", "options": {}}] if len(asked) > 1 else []),
         {"id": "organize", "options": {
-            "excludeByName": dict.fromkeys(sorted(dropped), True), "indexByName": {},
+            "excludeByName": dict.fromkeys(sorted(dropped), True), "indexByName": places,
             "renameByName": shown | (names or {}),
         }},
     ]  # fmt: skip
@@ -251,7 +255,7 @@ def table(
     }  # fmt: skip
     json["fieldConfig"]["defaults"] = defaults | ({"noValue": nothing} if nothing else {})
     json["fieldConfig"]["overrides"] = [column(query) for query, _ in asked if query.name]
-    json["options"] = {"showHeader": True, "cellHeight": "sm", "footer": {"show": False}}
+    json["options"] = {"showHeader": True, "cellHeight": "sm"}
     return Panel(json, width, height)
 
 
@@ -273,11 +277,12 @@ def bars(title: str, text: str, unit: str, query: Query, width: int, height: int
     steps = Steps("green", ((0.05, "yellow"), (0.2, "orange")))
     json["fieldConfig"]["defaults"] = {
         "unit": unit, "min": 0, "thresholds": steps.thresholds(),
-        "color": {"mode": "thresholds"}, "noValue": "None",
+        "color": {"mode": "thresholds"}, "noValue": "None", "decimals": 1,
     }  # fmt: skip
     json["options"] = {
         "displayMode": "basic", "orientation": "horizontal", "reduceOptions": LAST,
         "valueMode": "color", "showUnfilled": True, "namePlacement": "auto", "sizing": "manual",
+        "text": {"titleSize": 12, "valueSize": 14},
         "minVizWidth": 8, "minVizHeight": 16, "maxVizHeight": 28,
     }  # fmt: skip
     return Panel(json, width, height)

@@ -3,14 +3,12 @@
 from frame import JOB, TARGET, dashboard
 from frame import POOL as POOL_VARIABLE
 from panels import ANY_IS_ODD, Json, Panel, Query, Steps, heatmap, series, stat
-from shared import POOL, RATE, TARGETS, quantile
+from shared import KNOWN, POOL, RATE, TARGETS, quantile
 
 DURATION = "scorer_pick_duration_seconds"
 REQUESTS = f"rate(scorer_pick_requests_total{{{POOL}}}[{RATE}])"
 FAILURES = f"rate(scorer_pick_request_failures_total{{{POOL}}}[{RATE}])"
 PICKS = f"sum by (pool, target) (rate(scorer_picks_total{{{POOL}}}[{RATE}]))"
-KNOWN = f'{POOL}, pool!=""'
-"""Without the requests whose pool is not known."""
 FAILED = Steps("green", ((0.001, "orange"), (0.01, "red")))
 SLOW = Steps("green", ((0.005, "orange"), (0.01, "red")))
 
@@ -43,13 +41,14 @@ def named(expression: str) -> str:
 
 
 def _traffic() -> list[Panel]:
-    failures = named(f"sum by (pool, reason) ({FAILURES})")
+    failures = named(f"sum by (pool, reason) ({FAILURES}) > 0")
     return [
         series("Pick requests by pool", "All requests, those that failed included.", "reqps",
                Query(named(f"sum by (pool) ({REQUESTS})"), "{{pool}}")),
         series("Failed picks by reason",
                "Requests that returned no target; those whose pool is not known have no pool.",
-               "reqps", Query(failures, "{{pool}} / {{reason}}"), stacked=True),
+               "reqps", Query(failures, "{{pool}} / {{reason}}"), stacked=True, bars=True,
+               nothing="None failed"),
     ]  # fmt: skip
 
 
@@ -66,7 +65,8 @@ def _balance() -> list[Panel]:
     picked = f"sum by (pool, target) (rate(scorer_picks_total{{{TARGETS}}}[{RATE}]))"
     all_picks = f"sum by (pool) (rate(scorer_picks_total{{{POOL}}}[{RATE}])) > 0"
     return [
-        series("Share of picks by target", "Of the picks of its pool.", "percentunit",
+        series("Share of picks by target", "Of the picks of its pool: each pool adds up to 100 %.",
+               "percentunit",
                Query(f"{picked} / on (pool) group_left () ({all_picks})", "{{pool}} / {{target}}"),
                width=24, stacked=True, beside=True),
         series("Imbalance (busiest / mean)",

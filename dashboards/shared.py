@@ -3,6 +3,8 @@
 from panels import STATES
 
 POOL = 'job=~"$job", pool=~"$pool"'
+KNOWN = f'{POOL}, pool!=""'
+"""Without the pick requests whose pool is not known."""
 TARGETS = f'{POOL}, target=~"$target"'
 """Of the variable ``target`` where it may be several."""
 ONE_TARGET = f'{POOL}, target="$target"'
