@@ -162,7 +162,8 @@ def _cooldowns() -> list[Panel]:
                width=8, stacked=True, bars=True),
         bars("Time in cooldown (selected range)", "Share of the time range spent in cooldown.",
              "percentunit",
-             Query(f"topk(10, max by (pool, target) (sum without (reason) ({spent})) > 0)", EACH),
+             Query(f"topk(10, max by (pool, target) (sum without (reason) ({spent})) > 0)",
+                   "{{target}}"),
              10, 8),
         linked(now, "Show this target", TO_ROW, ("Target",)),
     ]  # fmt: skip

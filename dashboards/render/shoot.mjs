@@ -30,6 +30,9 @@ for (const [board, theme, values] of SHOTS) {
   await page.waitForTimeout(300);
   const name = `${board}${theme === 'dark' ? '-dark' : ''}.png`;
   await page.screenshot({ path: `${folder}/${name}` });
+  if (name === 'scorer-overview.png') { // for the first page that people see, its upper part
+    await page.screenshot({ path: `${folder}/overview.png`, clip: { x: 0, y: 0, width: 1600, height: 1294 } });
+  }
   console.log(`${name}: ${drawn.panels} panels and rows${errors.length ? `\n  ${errors.join('\n  ')}` : ''}`);
   wrong += errors.length;
   await page.close();

@@ -4,5 +4,5 @@ export default defineConfig({
   esbuild: { jsx: 'automatic' },
   build: { outDir: 'build/site', target: 'es2022', chunkSizeWarningLimit: 20000 },
   define: { 'process.env.NODE_ENV': '"production"' },
-  logLevel: 'warn',
+  logLevel: 'error',
 });

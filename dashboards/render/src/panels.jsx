@@ -27,15 +27,17 @@ function Lines({ panel, frames, width, height }) {
 function Rows({ panel, frames, width, height }) {
   const [frame] = frames;
   if (!frame?.length) return <Nothing panel={panel} />;
-  return <Table {...{ width, height }} data={frame} />;
+  return <Table width={width - 16} height={height} data={frame} />;
 }
 
 function Bars({ panel, frames, width }) {
   if (!frames.length) return <Nothing panel={panel} />;
   const title = frames.map((frame) => getFieldDisplayName(value(frame), frame, frames))
     .reduce((one, other) => (other.length > one.length ? other : one));
+  const most = Math.max(...frames.map((frame) => last(value(frame))));
   return frames.map((frame) => {
     const field = value(frame);
+    field.config.max ??= most;
     const shown = field.display(last(field));
     return <BarGauge key={frame.name} {...{ width, theme, field: field.config }} height={26} orientation="horizontal"
       displayMode={panel.options.displayMode} text={panel.options.text} value={{ ...shown, title: getFieldDisplayName(field, frame, frames) }}
