@@ -6,10 +6,10 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 CODE := scorer exporters dashboards tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format bench-pick bench-scrape replay clean
+.PHONY: help run test check lint format bench-pick bench-scrape dashboards dashboards-render replay clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
 
 run: ## a pool of emulated engines, a load and the daemon, with no configuration
 	@scripts/setup.sh run
@@ -44,6 +44,15 @@ bench-pick: ## picks a second, latency and CPU per pick: benchmarks/results/pick
 bench-scrape: ## cost of a scrape by engine, and of a daemon with 100, 500, 1,000 targets: benchmarks/results/scrape.md
 	@scripts/setup.sh run
 	$(BIN)/python -m benchmarks.scrape.run
+
+dashboards: ## write dashboards/*.json
+	@scripts/setup.sh run
+	$(BIN)/python dashboards/generate.py
+
+dashboards-render: ## check the dashboards by Grafana's types and draw them: docs/images/*.png
+	@scripts/setup.sh render
+	cd dashboards/render && node types.mjs && node_modules/.bin/vite build
+	$(BIN)/python -m tests.dashboards.render
 
 replay: ## recorded engines through the scoring code: benchmarks/results/replay-*.png
 	@scripts/setup.sh plot

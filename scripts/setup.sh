@@ -5,6 +5,7 @@
 #   scripts/setup.sh test    … and the development tools, a real Prometheus and Alertmanager, a DNS server, cc
 #   scripts/setup.sh bench   … and matplotlib and wrk
 #   scripts/setup.sh plot    … and matplotlib alone
+#   scripts/setup.sh render  … and what draws dashboards: Node, Chromium, Grafana's packages
 #
 # Debian 12 or 13, as root or with sudo. PYTHON names the interpreter (default python3).
 set -euo pipefail
@@ -128,6 +129,18 @@ need_dnsmasq() {
     [ -x /usr/sbin/dnsmasq ] || need dnsmasq dnsmasq-base
 }
 
+# Grafana's own components, and a browser to draw them: half a gigabyte, so no test needs it.
+need_grafana_packages() {
+    local folder=dashboards/render key
+    need npm "nodejs npm"
+    need chromium "chromium fonts-dejavu-core"
+    key=$(sha256sum $folder/package.json | cut -d' ' -f1)
+    [ "$(cat $folder/node_modules/scorer-setup 2>/dev/null)" = "$key" ] && return
+    quietly "installing Grafana's packages into $folder/node_modules (a minute)" \
+        npm install --prefix $folder
+    printf '%s\n' "$key" >$folder/node_modules/scorer-setup
+}
+
 case ${1:-} in
     run) need_packages "" ;;
     test)
@@ -149,5 +162,10 @@ case ${1:-} in
         need_packages "[dev]"
         need_plots
         ;;
-    *) die "usage: scripts/setup.sh run|test|bench|plot" ;;
+    render)
+        need_packages "[dev]"
+        need_prometheus
+        need_grafana_packages
+        ;;
+    *) die "usage: scripts/setup.sh run|test|bench|plot|render" ;;
 esac
