@@ -122,12 +122,18 @@ need_dnsmasq() {
     [ -x /usr/sbin/dnsmasq ] || need dnsmasq dnsmasq-base
 }
 
+# The interpreter that luacheck needs comes with it.
+need_luacheck() {
+    need luacheck lua-check
+}
+
 case ${1:-} in
     run) need_packages "" ;;
     test)
         need_packages "[dev]"
         need_prometheus
         need_dnsmasq
+        need_luacheck
         need cc "gcc libc6-dev"
         ;;
     bench)
