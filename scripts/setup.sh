@@ -122,6 +122,15 @@ need_dnsmasq() {
     [ -x /usr/sbin/dnsmasq ] || need dnsmasq dnsmasq-base
 }
 
+# nginx with http-lua, and what scorer's Lua for it needs. Debian enables the service for the
+# next boot; the tests start nginx themselves.
+need_nginx() {
+    command -v /usr/sbin/nginx >/dev/null && [ -e /usr/share/nginx/modules/ngx_http_lua_module.so ] \
+        && [ -e /usr/share/lua/5.1/cjson/util.lua ] && return
+    apt_install nginx libnginx-mod-http-lua lua-cjson
+    as_root rm -f /etc/systemd/system/multi-user.target.wants/nginx.service
+}
+
 # The interpreter that luacheck needs comes with it.
 need_luacheck() {
     need luacheck lua-check
@@ -133,6 +142,7 @@ case ${1:-} in
         need_packages "[dev]"
         need_prometheus
         need_dnsmasq
+        need_nginx
         need_luacheck
         need cc "gcc libc6-dev"
         ;;

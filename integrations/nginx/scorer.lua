@@ -1,6 +1,6 @@
 --- scorer for nginx: asks the daemon where each request goes, tries the next target when one
 -- fails, times the first token, tells the daemon how it went, and picks by itself while the
--- daemon cannot be asked. Needs nginx with http-lua (Debian: libnginx-mod-http-lua).
+-- daemon cannot be asked. Needs nginx with http-lua (Debian: libnginx-mod-http-lua, lua-cjson).
 --
 --   lua_package_path ".../integrations/nginx/?.lua;.../integrations/lua/?.lua;;";
 --   lua_shared_dict scorer 8m;
