@@ -143,7 +143,9 @@ class Engine:
                 if await _left_within(manner.first, leaving):
                     seen.left = True
                     return False
-                self._whole(writer, 200, b'{"choices":[{"message":{"content":"hi"}}]}', manner.headers)
+                self._whole(
+                    writer, 200, b'{"choices":[{"message":{"content":"hi"}}]}', manner.headers
+                )
                 return True
             return await self._stream(seen, manner, leaving, writer)
         finally:
@@ -223,7 +225,7 @@ class Nginx:
     """nginx with an example of the project, in which addresses and paths were replaced."""
 
     def __init__(self, folder: Path, example: str, replaced: dict[str, str]) -> None:
-        self.port, self.metrics_port = free_port(), free_port()
+        self.port, self.http2_port, self.metrics_port = free_port(), free_port(), free_port()
         text = (ROOT / "examples" / "nginx" / example).read_text(encoding="utf-8")
         temp = "".join(f"\n  {name}_temp_path {folder}/{name};" for name in TEMP)
         changes = {
@@ -232,7 +234,8 @@ class Nginx:
             "pid /run/nginx.pid;": f"pid {folder}/nginx.pid;",
             "/var/log/nginx/error.log warn": f"{folder}/error.log info",
             "\nhttp {": "\nhttp {" + temp,
-            "listen 8080;": f"listen 127.0.0.1:{self.port};",
+            "listen 8080;": f"listen 127.0.0.1:{self.port};"
+            f" listen 127.0.0.1:{self.http2_port} http2;",
             **replaced,
         }
         for old, new in changes.items():

@@ -127,7 +127,7 @@ def test_nginx_starts_without_a_daemon(rig: Rig):
     """Requests go to the configured targets, at random; when the daemon comes it is asked."""
     assert [rig.nginx.post()[0] for _ in range(30)] == [200] * 30
     assert all(len(engine.seen) >= 3 for engine in rig.engines)
-    assert until(lambda: rig.picks("random")) >= 28
+    until(lambda: rig.picks("random") >= 30)
     restart(rig.daemon)
     rig.daemon.ready()
     until(rig.asks, 5.0, lambda: rig.nginx.log)
@@ -137,10 +137,10 @@ def test_a_killed_daemon_costs_no_request(up: Rig):
     """Killed in mid-load and started again: no failure, engines share the load all the time."""
     load = Load(up.nginx)
     with load.running():
-        until(lambda: len(load.times) > 200)
+        until(lambda: len(load.times) > 300)
+        killed = time.monotonic()
         up.daemon.process.kill()
         up.daemon.process.wait(5)
-        killed = time.monotonic()
         until(lambda: up.picks("local") > 50)
         up.forget()
         time.sleep(1.5)
@@ -152,7 +152,7 @@ def test_a_killed_daemon_costs_no_request(up: Rig):
     assert load.failures == []
     assert min(shares) > 0.2 * sum(shares)
     during = [took for started, took in load.times if killed < started < killed + 1.5]
-    before = [took for started, took in load.times if started < killed - 0.1]
+    before = [took for started, took in load.times if started < killed - 0.02]
     assert statistics.median(during) < statistics.median(before) + 0.02
 
 
@@ -211,20 +211,20 @@ def test_targets_come_and_go(up: Rig):
     up.discover(*up.engines[1:], up.spare)
     until(lambda: up.nginx.post()[0] == 200 and up.spare.seen)
     until(lambda: up.daemon.get(f"/api/v1/targets/{up.engines[0].target}").status_code == 404)
-    until(lambda: up.daemon.target(up.spare.target)["warmup_ratio"] == 1)
+    until(lambda: up.daemon.target(up.spare.target)["warmup_ratio"] > 0.4)
     time.sleep(2.1)  # the snapshot is fetched every second
     up.daemon.process.kill()
     up.daemon.process.wait(5)
     up.forget()
     assert [up.nginx.post()[0] for _ in range(30)] == [200] * 30
     assert len(up.engines[0].seen) == 0
-    assert len(up.spare.seen) >= 3
+    assert len(up.spare.seen) >= 2
     up.discover(*up.engines)
 
 
 def test_the_model_of_a_request_names_its_pool(up: Rig):
     """By the body, with and without the daemon; 404 for a model that nobody serves."""
-    big = {"size": 200_000, "max_tokens": 2}
+    big = {"size": 70_000, "max_tokens": 2}
     for _ in range(2):
         status, body = up.nginx.post(model="demo-8b", **big)
         assert (status, b"demo-8b" in body) == (200, True)

@@ -16,6 +16,7 @@ local MOST_BYTES = 512 * 1024 -- half of what the daemon takes
 local queue, queued = {}, 0
 local options, token
 local flushing = false
+local state = "taken"
 
 local function read_token()
   if not options.token_file then return end
@@ -56,11 +57,12 @@ local function post(parts, count)
     .. (token and "Authorization: Bearer " .. token .. "\r\n" or "") .. "\r\n" .. body
   local status, problem = http.exchange(options.daemon, request, PATIENCE)
   if status == 401 then read_token() end
-  if status == 202 then
-    metrics.feedback("sent", count)
-  else
-    metrics.feedback(status and "refused" or "failed", count)
-    ngx.log(ngx.WARN, "scorer: feedback was not taken: ", status or problem)
+  metrics.feedback(status == 202 and "sent" or status and "refused" or "failed", count)
+  -- A line when it begins and when it ends, not twenty a second.
+  local now = status == 202 and "taken" or tostring(status or problem)
+  if now ~= state then
+    ngx.log(ngx.WARN, "feedback is ", now == "taken" and "taken again" or "not taken: " .. now)
+    state = now
   end
 end
 
