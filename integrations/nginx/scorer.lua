@@ -39,6 +39,7 @@ local floor, max = math.floor, math.max
 local BYTES_PER_TOKEN = 4
 local MISSES, SKIP_FOR = 3, 1.0 -- after 3 misses in a row the daemon is not asked for a second
 local MOST_ERROR = 4096
+local MOST_REMEMBERED = 4096 -- addresses of targets
 local MOST_DECODED = 65536 -- bytes of a body that is read as JSON to find its model
 local LIMIT_HEADERS = { -- variables of the upstream's answer that tell why it refused
   ["retry-after"] = "upstream_http_retry_after",
@@ -67,13 +68,21 @@ local options
 
 -- Set-up. ------------------------------------------------------------------------------------
 
+local addresses, remembered = {}, 0
+
 --- Return the address of a target as { host, port }; nil for what is no IP and port.
 local function address_of(target)
+  local found = addresses[target]
+  if found then return found end
   local host, port = target:match("^(%d+%.%d+%.%d+%.%d+):(%d+)$")
   if not host then
     host, port = target:match("^(%[[%x:.]+%]):(%d+)$")
   end
-  return host and { host = host, port = tonumber(port) }
+  if not host then return nil end
+  if remembered >= MOST_REMEMBERED then addresses, remembered = {}, 0 end
+  found = { host = host, port = tonumber(port) }
+  addresses[target], remembered = found, remembered + 1
+  return found
 end
 
 --- Take the options, see OPTIONS; an error names the one that is wrong. In init_by_lua.
@@ -116,8 +125,17 @@ local function guarded(what, work)
   if not ok then ngx.log(ngx.ERR, "scorer: ", what, ": ", problem) end
 end
 
+--- Return a parameter of the URL of a pick, "" without a value.
+local function parameter(name, value)
+  if value == nil or value == "" then return "" end
+  return "&" .. name .. "=" .. ngx.escape_uri(tostring(value))
+end
+
+local pool_parameter -- of the pool in the options, made once
+
 --- Start the timers of a worker. In init_worker_by_lua.
 function _M.start()
+  pool_parameter = parameter("pool", options.pool)
   math.randomseed(ngx.worker.pid() * 1000 + floor(now() * 1000) % 1000000)
   local function flush()
     guarded("feedback", feedback.flush)
@@ -184,11 +202,6 @@ local function model_of_body()
     or body:sub(-MOST_DECODED):match('"model"%s*:%s*"([^"\\]*)"')
 end
 
-local function parameter(name, value)
-  if value == nil or value == "" then return "" end
-  return "&" .. name .. "=" .. ngx.escape_uri(tostring(value))
-end
-
 local misses, skip_until = 0, 0
 
 local function missed(reason)
@@ -208,7 +221,8 @@ local function ask_daemon(ask)
     end
     skip_until = now() + SKIP_FOR -- one request finds out, the others need not wait
   end
-  local request = "GET /pick?format=json" .. parameter("pool", ask.pool)
+  local pool = ask.pool == options.pool and pool_parameter or parameter("pool", ask.pool)
+  local request = "GET /pick?format=json" .. pool
     .. parameter("model", ask.model) .. parameter("key", ask.key) .. parameter("lora", ask.lora)
     .. parameter("prompt_bytes", ask.bytes) .. " HTTP/1.1\r\nHost: scorer\r\n\r\n"
   local status, body = http.exchange(options.daemon, request, options.deadline)
@@ -285,6 +299,10 @@ end
 
 --- Return the part of a list such as "0.003, -" that is about attempt number `place`.
 local function part(list, place)
+  if place == 1 then
+    local only = tonumber(list)
+    if only then return only end
+  end
   for each in (list or ""):gmatch("[^,%s]+") do
     if each ~= ":" then
       place = place - 1
@@ -418,7 +436,13 @@ end
 --- Tell how the request ended. In log_by_lua.
 function _M.done()
   local ctx = ngx.ctx.scorer
-  if not (ctx and ctx.lease) then return end
+  if not ctx then return end
+  if not ctx.lease then
+    -- Every attempt was told already, or the client left before the first: only the pick ends.
+    local ended = { pick_id = ctx.pick_id, target = "", gateway_status = ngx.status }
+    if ctx.pick_id then feedback.tell({ fields = ended }) end
+    return
+  end
   local status = part(ngx.var.upstream_status, ctx.attempt)
   if part(ngx.var.upstream_header_time, ctx.attempt) == nil then
     -- No head: refused, reset or timed out, which nginx calls 502 or 504; or the client left.

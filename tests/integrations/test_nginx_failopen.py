@@ -219,6 +219,8 @@ def test_targets_come_and_go(up: Rig):
     assert [up.nginx.post()[0] for _ in range(30)] == [200] * 30
     assert len(up.engines[0].seen) == 0
     assert len(up.spare.seen) >= 2
+    labels = {label for key in up.nginx.metrics() for label in key}
+    assert up.spare.target in labels
     up.discover(*up.engines)
 
 

@@ -3,8 +3,11 @@
 -- Each worker counts in a table of its own and adds it to the shared dictionary with every
 -- flush, so that a request costs no locked increments.
 
+local load = require "scorer.load"
+
 local _M = {}
 
+local MOST_REMEMBERED = 4096 -- targets whose labels are kept
 local BOUNDS = { 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 4, 6, 10, 15, 25, 40, 60, 120 }
 local TEXT = {
   requests = "# HELP gateway_requests_total Attempts at a target by the status they ended with; "
@@ -31,7 +34,7 @@ local NAMES = {
 
 local dict
 local counts = {}
-local labels = {}
+local labels, made = {}, 0
 
 local function escaped(text)
   return (text:gsub('[\\"\n]', { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }))
@@ -41,7 +44,7 @@ local function add(key, value)
   counts[key] = (counts[key] or 0) + value
 end
 
---- Return `pool="…",target="…"`.
+--- Return `pool="…",target="…"` as `text`, with keys that were made for it.
 local function labels_of(pool, target)
   local pools = labels[pool]
   if not pools then
@@ -50,7 +53,13 @@ local function labels_of(pool, target)
   end
   local found = pools[target]
   if not found then
-    found = 'pool="' .. escaped(pool) .. '",target="' .. escaped(target) .. '"'
+    made = made + 1
+    if made > MOST_REMEMBERED then
+      pools, made = {}, 1
+      labels = { [pool] = pools }
+    end
+    local text = 'pool="' .. escaped(pool) .. '",target="' .. escaped(target) .. '"'
+    found = { text = text, codes = {}, places = {}, sum = "m ttft " .. text .. " sum" }
     pools[target] = found
   end
   return found
@@ -62,15 +71,25 @@ end
 
 function _M.request(pool, target, code)
   local of = labels_of(pool, target)
-  add("m requests " .. of .. ',code="' .. string.format("%03d", code) .. '"', 1)
+  local key = of.codes[code]
+  if not key then
+    key = "m requests " .. of.text .. string.format(',code="%03d"', code)
+    of.codes[code] = key
+  end
+  add(key, 1)
 end
 
 function _M.ttft(pool, target, seconds)
   local place = 1
   while BOUNDS[place] and seconds > BOUNDS[place] do place = place + 1 end
   local of = labels_of(pool, target)
-  add("m ttft " .. of .. " " .. place, 1)
-  add("m ttft " .. of .. " sum", seconds)
+  local key = of.places[place]
+  if not key then
+    key = "m ttft " .. of.text .. " " .. place
+    of.places[place] = key
+  end
+  add(key, 1)
+  add(of.sum, seconds)
 end
 
 function _M.pick(by)
@@ -82,7 +101,7 @@ function _M.miss(reason)
 end
 
 function _M.retry(pool, target)
-  add("m retries " .. labels_of(pool, target), 1)
+  add("m retries " .. labels_of(pool, target).text, 1)
 end
 
 function _M.feedback(result, count)
@@ -126,6 +145,8 @@ function _M.render(known)
   for _, key in ipairs(keys) do
     local name, rest = key:match("^m (%l+) (.*)$")
     local target = name and rest:match('target="([^"]*)"')
+    local counted = key:match("^n (.*)$")
+    if counted and known and not known[counted] and dict:get(key) <= 0 then load.forget(counted) end
     if target and known and not known[target] then
       dict:delete(key)
     elseif name == "ttft" then
