@@ -231,8 +231,9 @@ local function ask_daemon(ask)
     return nil
   end
   local answer = cjson.decode(body)
-  if type(answer) ~= "table" or (status == 200 and type(answer.target) ~= "string") then
-    missed("broken")
+  if type(answer) ~= "table" or status >= 500 and status ~= 503 or status == 200
+    and not (type(answer.target) == "string" and type(answer.alternates) == "table") then
+    missed(status == 200 and "broken" or "status_" .. status)
     return nil
   end
   misses = 0
@@ -245,15 +246,24 @@ end
 local function usable(target, alternates)
   local found = {}
   local function add(each)
-    if address_of(each) then
+    if type(each) == "string" and address_of(each) then
       found[#found + 1] = each
     else
-      ngx.log(ngx.ERR, "scorer: a target must be an IP address and port, got ", each)
+      ngx.log(ngx.ERR, "scorer: a target must be an IP address and port, got ", tostring(each))
     end
   end
   add(target)
   for _, each in ipairs(alternates) do add(each) end
   return found
+end
+
+--- Pick without the daemon; returns the answer and its targets, or nil and the reason.
+local function pick_locally(ask, tried)
+  local answer, reason = snapshot.pick(ask, tried)
+  if not answer then return nil, reason end
+  local targets = usable(answer.target, answer.alternates)
+  if #targets == 0 then return nil, "no target of the pool is an IP address and port" end
+  return answer, targets
 end
 
 --- Pick a target for the request. In access_by_lua; `request` may have pool, model, key, lora.
@@ -265,23 +275,27 @@ function _M.pick(request)
   ask.tokens = bytes and floor(bytes / BYTES_PER_TOKEN)
   if options.model_from_body and not ask.model then ask.model = model_of_body() end
   if ask.model then ask.model = ask.model:sub(1, 256) end
-  local ctx = { ask = ask, tried = {} }
+  local ctx = { ask = ask }
   local answer, status, reason = ask_daemon(ask)
   if status then return refuse(status, reason) end
-  if answer then
+  local targets = answer and usable(answer.target, answer.alternates) or {}
+  if #targets > 0 then
     ctx.pick_id = answer.pick_id
     metrics.pick("daemon")
+    if #targets == 1 then
+      -- Somebody to try next, where the pool has anybody else.
+      local _, more = pick_locally(ask, { [targets[1]] = true })
+      if type(more) == "table" then targets[2] = more[1] end
+    end
   else
-    answer, reason = snapshot.pick(ask, ctx.tried)
+    answer, targets = pick_locally(ask, {})
     if not answer then
       metrics.pick("nobody")
-      return refuse(503, reason)
+      return refuse(503, targets)
     end
     metrics.pick(answer.reason and "local" or "random")
   end
-  ctx.pool = answer.pool
-  ctx.targets = usable(answer.target, answer.alternates)
-  if #ctx.targets == 0 then return refuse(503, "no target can be reached") end
+  ctx.pool, ctx.targets = answer.pool, targets
   ngx.ctx.scorer = ctx
 end
 

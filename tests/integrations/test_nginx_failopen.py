@@ -222,6 +222,9 @@ def test_targets_come_and_go(up: Rig):
     labels = {label for key in up.nginx.metrics() for label in key}
     assert up.spare.target in labels
     up.discover(*up.engines)
+    restart(up.daemon)
+    up.daemon.ready()
+    until(lambda: up.spare.target not in {label for key in up.nginx.metrics() for label in key})
 
 
 def test_the_model_of_a_request_names_its_pool(up: Rig):
