@@ -2,7 +2,7 @@
 # Sets up what one make target needs, and does nothing when it is there already.
 #
 #   scripts/setup.sh run     virtual environment with what ships
-#   scripts/setup.sh test    … and the development tools, a real Prometheus and Alertmanager, a DNS server, cc
+#   scripts/setup.sh test    … and the development tools and the real programs that tests talk to
 #   scripts/setup.sh bench   … and matplotlib and wrk
 #   scripts/setup.sh plot    … and matplotlib alone
 #   scripts/setup.sh render  … and what draws dashboards: Node, Chromium, Grafana's packages
@@ -141,6 +141,20 @@ need_grafana_packages() {
     printf '%s\n' "$key" >$folder/node_modules/scorer-setup
 }
 
+# nginx with http-lua, and what scorer's Lua for it needs. Debian enables the service for the
+# next boot; the tests start nginx themselves.
+need_nginx() {
+    command -v /usr/sbin/nginx >/dev/null && [ -e /usr/share/nginx/modules/ngx_http_lua_module.so ] \
+        && [ -e /usr/share/lua/5.1/cjson/util.lua ] && return
+    apt_install nginx libnginx-mod-http-lua lua-cjson
+    as_root rm -f /etc/systemd/system/multi-user.target.wants/nginx.service
+}
+
+# The interpreter that luacheck needs comes with it.
+need_luacheck() {
+    need luacheck lua-check
+}
+
 case ${1:-} in
     run) need_packages "" ;;
     test)
@@ -150,6 +164,8 @@ case ${1:-} in
         need jq jq
         need curl curl
         need_dnsmasq
+        need_nginx
+        need_luacheck
         need cc "gcc libc6-dev"
         ;;
     bench)

@@ -1,0 +1,4 @@
+-- What each Lua file may rely on: `luacheck integrations`.
+std = "min"
+max_line_length = 100
+files["integrations/nginx"] = { std = "ngx_lua" }

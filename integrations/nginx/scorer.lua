@@ -1,0 +1,515 @@
+--- scorer for nginx: asks the daemon where each request goes, tries the next target when one
+-- fails, times the first token, tells the daemon how it went, and picks by itself while the
+-- daemon cannot be asked. Needs nginx with http-lua (Debian: libnginx-mod-http-lua, lua-cjson).
+--
+--   lua_package_path ".../integrations/nginx/?.lua;.../integrations/lua/?.lua;;";
+--   lua_shared_dict scorer 8m;
+--   init_by_lua_block {
+--     scorer = require "scorer"
+--     scorer.setup { daemon = "127.0.0.1:9808" }
+--   }
+--   init_worker_by_lua_block { scorer.start() }
+--   upstream engines { server 0.0.0.1; balancer_by_lua_block { scorer.balance() } keepalive 256; }
+--   location /v1/ {
+--     access_by_lua_block        { scorer.pick() }
+--     header_filter_by_lua_block { scorer.header() }
+--     body_filter_by_lua_block   { scorer.body() }
+--     log_by_lua_block           { scorer.done() }
+--     proxy_pass http://engines;
+--   }
+--   location = /metrics { content_by_lua_block { scorer.metrics() } }
+--
+-- examples/nginx/lua.conf is a whole configuration, docs/integrations/nginx.md says what each
+-- part sees and what breaks.
+
+local balancer = require "ngx.balancer"
+local cjson = require "cjson.safe"
+local feedback = require "scorer.feedback"
+local http = require "scorer.http"
+local load = require "scorer.load"
+local metrics = require "scorer.metrics"
+local snapshot = require "scorer.snapshot"
+local tokens = require "scorer.tokens"
+
+local _M = {}
+
+local ngx, now = ngx, ngx.now
+local floor, max = math.floor, math.max
+
+local BYTES_PER_TOKEN = 4
+local MISSES, SKIP_FOR = 3, 1.0 -- after 3 misses in a row the daemon is not asked for a second
+local MOST_ERROR = 4096
+local MOST_REMEMBERED = 4096 -- addresses of targets
+local MOST_DECODED = 65536 -- bytes of a body that is read as JSON to find its model
+local LIMIT_HEADERS = { -- variables of the upstream's answer that tell why it refused
+  ["retry-after"] = "upstream_http_retry_after",
+  ["retry-after-ms"] = "upstream_http_retry_after_ms",
+  ["x-ratelimit-remaining"] = "upstream_http_x_ratelimit_remaining",
+  ["x-ratelimit-remaining-requests"] = "upstream_http_x_ratelimit_remaining_requests",
+  ["x-ratelimit-remaining-tokens"] = "upstream_http_x_ratelimit_remaining_tokens",
+  ["x-envoy-ratelimited"] = "upstream_http_x_envoy_ratelimited",
+  ["x-smg-error-code"] = "upstream_http_x_smg_error_code",
+  ["endpoint-load-metrics"] = "upstream_http_endpoint_load_metrics",
+}
+-- name → default; false: none. What must be given has no default and is checked below.
+local OPTIONS = {
+  daemon = false, -- ip:port of the daemon
+  pool = false, -- pool to pick from; without it the daemon goes by model, or by its only pool
+  targets = {}, -- where requests go when there is neither daemon nor snapshot
+  deadline = 0.02, -- seconds that a pick may take at most
+  token_file = false, -- holds the daemon's feedback.token
+  model_from_body = false, -- pick by the `model` of the request
+  dict = "scorer", -- name of the lua_shared_dict
+  snapshot_interval = 1.0, -- seconds
+  flush_interval = 0.05, -- seconds
+}
+
+local options
+
+-- Set-up. ------------------------------------------------------------------------------------
+
+local addresses, remembered = {}, 0
+
+--- Return the address of a target as { host, port }; nil for what is no IP and port.
+local function address_of(target)
+  local found = addresses[target]
+  if found then return found end
+  local host, port = target:match("^(%d+%.%d+%.%d+%.%d+):(%d+)$")
+  if not host then
+    host, port = target:match("^(%[[%x:.]+%]):(%d+)$")
+  end
+  if not host then return nil end
+  if remembered >= MOST_REMEMBERED then addresses, remembered = {}, 0 end
+  found = { host = host, port = tonumber(port) }
+  addresses[target], remembered = found, remembered + 1
+  return found
+end
+
+--- Take the options, see OPTIONS; an error names the one that is wrong. In init_by_lua.
+function _M.setup(given)
+  for name in pairs(given) do
+    if OPTIONS[name] == nil then error("scorer.setup: unknown option " .. tostring(name), 2) end
+  end
+  options = {}
+  for name, default in pairs(OPTIONS) do
+    local value = given[name]
+    if value == nil then value = default end
+    local kind = type(default) == "boolean" and name ~= "model_from_body" and "string"
+      or type(default)
+    if value and type(value) ~= kind then
+      error("scorer.setup: " .. name .. " must be a " .. kind .. ", got " .. type(value), 2)
+    end
+    options[name] = value or nil
+  end
+  options.daemon = options.daemon and address_of(options.daemon)
+  if not options.daemon then
+    error("scorer.setup: daemon must be an IP address and port such as 127.0.0.1:9808", 2)
+  end
+  for _, target in ipairs(options.targets) do
+    if not address_of(target) then
+      error("scorer.setup: targets must be IP addresses and ports, got " .. tostring(target), 2)
+    end
+  end
+  local dict = ngx.shared[options.dict]
+  if not dict then
+    error("scorer.setup: there is no lua_shared_dict " .. options.dict, 2)
+  end
+  load.setup(dict)
+  metrics.setup(dict)
+  snapshot.setup(dict, options)
+  feedback.setup(options)
+end
+
+local function guarded(what, work)
+  local ok, problem = pcall(work)
+  if not ok then ngx.log(ngx.ERR, "scorer: ", what, ": ", problem) end
+end
+
+--- Return a parameter of the URL of a pick, "" without a value.
+local function parameter(name, value)
+  if value == nil or value == "" then return "" end
+  return "&" .. name .. "=" .. ngx.escape_uri(tostring(value))
+end
+
+local pool_parameter -- of the pool in the options, made once
+
+--- Start the timers of a worker. In init_worker_by_lua.
+function _M.start()
+  pool_parameter = parameter("pool", options.pool)
+  math.randomseed(ngx.worker.pid() * 1000 + floor(now() * 1000) % 1000000)
+  local function flush()
+    guarded("feedback", feedback.flush)
+    guarded("metrics", metrics.flush)
+  end
+  assert(ngx.timer.every(options.flush_interval, flush))
+  if ngx.worker.id() == 0 then
+    local fetching = false
+    local function fetch(premature)
+      if premature or fetching then return end
+      fetching = true
+      guarded("snapshot", snapshot.fetch)
+      fetching = false
+    end
+    assert(ngx.timer.at(0, fetch))
+    assert(ngx.timer.every(options.snapshot_interval, fetch))
+  end
+end
+
+-- The pick. ----------------------------------------------------------------------------------
+
+--- Answer the client by ourselves, in the form of the OpenAI API.
+local function refuse(status, message)
+  ngx.status = status
+  ngx.header.content_type = "application/json"
+  if status == 503 then ngx.header.retry_after = "1" end
+  ngx.say(cjson.encode({ error = { message = message, type = "gateway_error", code = status } }))
+  return ngx.exit(status)
+end
+
+--- Read the request; returns the length of its body in bytes, nil where that is not known.
+local function read_request()
+  local length = tonumber(ngx.var.http_content_length)
+  if not length and ngx.req.get_method() == "GET" then return BYTES_PER_TOKEN end
+  -- http-lua cannot read a body of HTTP/2 that does not tell its length: nginx does so later.
+  if length or ngx.req.http_version() < 2 then
+    ngx.req.read_body()
+    if not length then
+      local body = ngx.req.get_body_data()
+      length = body and #body
+    end
+  end
+  return length
+end
+
+--- Return the model that a body names. A large one is not decoded: what counts is near its ends.
+local function model_of_body()
+  local body = ngx.req.get_body_data()
+  if not body then
+    local name = ngx.req.get_body_file()
+    local file = name and io.open(name, "rb")
+    if not file then return nil end
+    body = file:read(MOST_DECODED) or ""
+    if file:seek("end") > 2 * MOST_DECODED then file:seek("end", -MOST_DECODED) end
+    body = body .. (file:read("*a") or "")
+    file:close()
+  elseif #body <= MOST_DECODED then
+    local request = cjson.decode(body)
+    local model = type(request) == "table" and request.model
+    return type(model) == "string" and model or nil
+  end
+  -- Quotes inside of a prompt are escaped, so no prompt can name a model.
+  return body:sub(1, MOST_DECODED):match('"model"%s*:%s*"([^"\\]*)"')
+    or body:sub(-MOST_DECODED):match('"model"%s*:%s*"([^"\\]*)"')
+end
+
+local misses, skip_until = 0, 0
+
+local function missed(reason)
+  metrics.miss(reason)
+  misses = misses + 1
+  if misses >= MISSES then skip_until = now() + SKIP_FOR end
+end
+
+local REASONS = { timeout = "timeout", ["connection refused"] = "refused" }
+
+--- Ask the daemon; returns its answer, or nil and a status that the client must be told.
+local function ask_daemon(ask)
+  if misses >= MISSES then
+    if now() < skip_until then
+      metrics.miss("skipped")
+      return nil
+    end
+    skip_until = now() + SKIP_FOR -- one request finds out, the others need not wait
+  end
+  local pool = ask.pool == options.pool and pool_parameter or parameter("pool", ask.pool)
+  local request = "GET /pick?format=json" .. pool
+    .. parameter("model", ask.model) .. parameter("key", ask.key) .. parameter("lora", ask.lora)
+    .. parameter("prompt_bytes", ask.bytes) .. " HTTP/1.1\r\nHost: scorer\r\n\r\n"
+  local status, body = http.exchange(options.daemon, request, options.deadline)
+  if not status then
+    missed(REASONS[body] or "broken")
+    return nil
+  end
+  local answer = cjson.decode(body)
+  if type(answer) ~= "table" or status >= 500 and status ~= 503 or status == 200
+    and not (type(answer.target) == "string" and type(answer.alternates) == "table") then
+    missed(status == 200 and "broken" or "status_" .. status)
+    return nil
+  end
+  misses = 0
+  if status == 200 then return answer end
+  metrics.miss("status_" .. status)
+  return nil, answer.errorType == "unknown_model" and 404 or nil, answer.error
+end
+
+--- Keep of a list of targets those that can be reached by address.
+local function usable(target, alternates)
+  local found = {}
+  local function add(each)
+    if type(each) == "string" and address_of(each) then
+      found[#found + 1] = each
+    else
+      ngx.log(ngx.ERR, "scorer: a target must be an IP address and port, got ", tostring(each))
+    end
+  end
+  add(target)
+  for _, each in ipairs(alternates) do add(each) end
+  return found
+end
+
+--- Pick without the daemon; returns the answer and its targets, or nil and the reason.
+local function pick_locally(ask, tried)
+  local answer, reason = snapshot.pick(ask, tried)
+  if not answer then return nil, reason end
+  local targets = usable(answer.target, answer.alternates)
+  if #targets == 0 then return nil, "no target of the pool is an IP address and port" end
+  return answer, targets
+end
+
+--- Pick a target for the request. In access_by_lua; `request` may have pool, model, key, lora.
+function _M.pick(request)
+  local ask = request or {}
+  local bytes = read_request()
+  ask.pool = ask.pool or options.pool
+  ask.bytes = bytes
+  ask.tokens = bytes and floor(bytes / BYTES_PER_TOKEN)
+  if options.model_from_body and not ask.model then ask.model = model_of_body() end
+  if ask.model then ask.model = ask.model:sub(1, 256) end
+  local ctx = { ask = ask }
+  local answer, status, reason = ask_daemon(ask)
+  if status then return refuse(status, reason) end
+  local targets = answer and usable(answer.target, answer.alternates) or {}
+  if #targets > 0 then
+    ctx.pick_id = answer.pick_id
+    metrics.pick("daemon")
+    if #targets == 1 then
+      -- Somebody to try next, where the pool has anybody else.
+      local _, more = pick_locally(ask, { [targets[1]] = true })
+      if type(more) == "table" then targets[2] = more[1] end
+    end
+  else
+    answer, targets = pick_locally(ask, {})
+    if not answer then
+      metrics.pick("nobody")
+      return refuse(503, targets)
+    end
+    metrics.pick(answer.reason and "local" or "random")
+  end
+  ctx.pool, ctx.targets = answer.pool, targets
+  ngx.ctx.scorer = ctx
+end
+
+-- Attempts. ----------------------------------------------------------------------------------
+
+--- Return the headers of the upstream's answer that tell why it refused.
+local function limit_headers()
+  local found = {}
+  for name, variable in pairs(LIMIT_HEADERS) do
+    local value = ngx.var[variable]
+    if value and value ~= "" then found[name] = feedback.text(value) end
+  end
+  return found
+end
+
+--- Return the part of a list such as "0.003, -" that is about attempt number `place`.
+local function part(list, place)
+  if place == 1 then
+    local only = tonumber(list)
+    if only then return only end
+  end
+  for each in (list or ""):gmatch("[^,%s]+") do
+    if each ~= ":" then
+      place = place - 1
+      if place == 0 then return tonumber(each) end
+    end
+  end
+  return nil
+end
+
+--- Note that the attempt under way failed and another follows.
+local function failed(ctx, code)
+  local target = ctx.target
+  -- Without a head there was no answer: the status is nginx's own word for that.
+  local answered = part(ngx.var.upstream_header_time, ctx.attempt) ~= nil
+  local status = answered and (part(ngx.var.upstream_status, ctx.attempt) or code) or 0
+  load.finish(ctx.lease)
+  snapshot.failed(target)
+  metrics.request(ctx.pool, target, status)
+  metrics.retry(ctx.pool, target)
+  -- An item of its own, without the pick: its headers would be lost in a list of attempts.
+  feedback.tell({ fields = {
+    target = target, pool = ctx.pool, status = status, prompt_tokens = ctx.ask.tokens,
+    headers = answered and limit_headers() or nil, duration_seconds = max(0, now() - ctx.sent_at),
+  } })
+end
+
+--- Set the peer of this attempt. In balancer_by_lua.
+function _M.balance()
+  local ctx = ngx.ctx.scorer
+  if not ctx then
+    ngx.log(ngx.ERR, "scorer: no pick; access_by_lua_block { scorer.pick() } is missing")
+    return ngx.exit(500)
+  end
+  ngx.update_time()
+  local state, code = balancer.get_last_failure()
+  if state then
+    failed(ctx, code)
+  elseif #ctx.targets > 1 then
+    balancer.set_more_tries(#ctx.targets - 1)
+  end
+  ctx.attempt = (ctx.attempt or 0) + 1
+  local target = ctx.targets[ctx.attempt]
+  if not target then
+    -- A kept connection that the engine closed gives nginx one try more than we asked for.
+    ctx.lease = nil
+    return ngx.exit(502)
+  end
+  ctx.target, ctx.sent_at = target, now()
+  ctx.lease = load.start(target, ctx.ask.tokens or 0)
+  local address = address_of(target)
+  local ok, problem = balancer.set_current_peer(address.host, address.port)
+  if not ok then
+    ngx.log(ngx.ERR, "scorer: ", target, ": ", problem)
+    return ngx.exit(502)
+  end
+end
+
+-- The answer. --------------------------------------------------------------------------------
+
+--- See whether the answer is a stream. In header_filter_by_lua.
+function _M.header()
+  local ctx = ngx.ctx.scorer
+  if not ctx then return end
+  local kind = ngx.header.content_type
+  ctx.streams = type(kind) == "string" and kind:find("text/event-stream", 1, true) ~= nil
+end
+
+local function first_token(ctx)
+  ngx.update_time()
+  ctx.ttft = max(0, now() - ctx.sent_at)
+  if ctx.lease then load.first_token(ctx.lease) end
+  metrics.ttft(ctx.pool, ctx.target, ctx.ttft)
+  -- After a retry the daemon learns at the end that the request has moved.
+  if ctx.pick_id and ctx.attempt == 1 then
+    ctx.told = { fields = {
+      event = "first_token", pick_id = ctx.pick_id, target = ctx.target,
+      ttft_seconds = ctx.ttft, stream = true,
+    } }
+    feedback.tell(ctx.told)
+  end
+end
+
+--- Look at what passes by. In body_filter_by_lua.
+function _M.body()
+  local ctx = ngx.ctx.scorer
+  if not (ctx and ctx.sent_at) then return end
+  local chunk, last = ngx.arg[1], ngx.arg[2]
+  if last then
+    ctx.complete = true
+  elseif chunk == "" then
+    -- nginx flushes an empty chunk after the head, and another one when the upstream broke off.
+    -- When the client leaves, there is none.
+    ctx.broken = ctx.begun
+  end
+  ctx.begun = true
+  if chunk == "" then return end
+  if ngx.status >= 400 then
+    local kept = ctx.error_body or ""
+    if #kept < MOST_ERROR then ctx.error_body = (kept .. chunk):sub(1, MOST_ERROR) end
+  elseif ctx.streams then
+    if not ctx.ttft and tokens.first_in(ctx, chunk) then
+      ctx.rest = nil
+      first_token(ctx)
+    end
+    ctx.stream_error = ctx.stream_error or tokens.error_in(chunk)
+  end
+end
+
+--- Say in the item how a stream ended.
+local function stream_end(ctx, item)
+  item.stream = true
+  if ctx.told and ctx.told.sent then
+    item.ttft_seconds = nil
+  elseif ctx.ttft then
+    if ctx.told then ctx.told.dropped = true end
+    item.ttft_seconds = ctx.ttft
+  elseif ctx.complete then
+    item.output_tokens = 0
+    item.finish_reason = ctx.finish_reason
+  end
+  if ctx.stream_error then item.stream_error = feedback.text(ctx.stream_error) end
+  if ctx.complete or ngx.req.http_version() >= 2 then return end
+  -- $status stays 200 after the head, whoever broke off.
+  if ctx.broken then
+    item.stream_error = item.stream_error or "the upstream broke off"
+  else
+    item.gateway_status = 499
+  end
+end
+
+--- Tell how the request ended. In log_by_lua.
+function _M.done()
+  local ctx = ngx.ctx.scorer
+  if not ctx then return end
+  if not ctx.lease then
+    -- Every attempt was told already, or the client left before the first: only the pick ends.
+    local ended = { pick_id = ctx.pick_id, target = "", gateway_status = ngx.status }
+    if ctx.pick_id then feedback.tell({ fields = ended }) end
+    return
+  end
+  local status = part(ngx.var.upstream_status, ctx.attempt)
+  if part(ngx.var.upstream_header_time, ctx.attempt) == nil then
+    -- No head: refused, reset or timed out, which nginx calls 502 or 504; or the client left.
+    status = ngx.status ~= 499 and 0 or nil
+  end
+  local item = {
+    pick_id = ctx.pick_id, target = ctx.target, pool = ctx.pool, status = status,
+    prompt_tokens = ctx.ask.tokens, duration_seconds = max(0, now() - ctx.sent_at),
+  }
+  if ngx.status == 499 then item.gateway_status = 499 end
+  if status and status >= 200 and status < 300 then
+    if ctx.streams then
+      stream_end(ctx, item)
+    else
+      item.stream = false
+    end
+    local report = ngx.var.upstream_http_endpoint_load_metrics
+    if report then item.headers = { ["endpoint-load-metrics"] = feedback.text(report) } end
+  elseif status and status > 0 then
+    item.headers = limit_headers()
+    item.error_body = feedback.text(ctx.error_body or "")
+  end
+  load.finish(ctx.lease)
+  metrics.request(ctx.pool, ctx.target, status or 499)
+  if status == 0 or (status and status >= 500) then snapshot.failed(ctx.target) end
+  feedback.tell({ fields = item })
+end
+
+-- The page. ----------------------------------------------------------------------------------
+
+--- Print the metrics. In content_by_lua of a location that only Prometheus and the daemon reach.
+function _M.metrics()
+  ngx.header.content_type = "text/plain; version=0.0.4; charset=utf-8"
+  local known = snapshot.known()
+  local page = { metrics.render(known) }
+  local at = snapshot.fetched_at()
+  if at then
+    page[#page + 1] = "# HELP gateway_snapshot_timestamp_seconds When the daemon's snapshot was "
+      .. "last fetched.\n# TYPE gateway_snapshot_timestamp_seconds gauge\n"
+      .. "gateway_snapshot_timestamp_seconds " .. string.format("%.3f", at) .. "\n"
+  end
+  if known then
+    local names = {}
+    for target in pairs(known) do names[#names + 1] = target end
+    table.sort(names)
+    page[#page + 1] = "# HELP gateway_requests_in_flight Requests under way, by target.\n"
+      .. "# TYPE gateway_requests_in_flight gauge\n"
+    for _, target in ipairs(names) do
+      page[#page + 1] = 'gateway_requests_in_flight{target="' .. target .. '"} '
+        .. load.in_flight(target) .. "\n"
+    end
+  end
+  ngx.print(page)
+end
+
+return _M

@@ -1,0 +1,93 @@
+--- What became of requests, told to the daemon in batches.
+--
+-- A queue per worker, flushed by one timer: a timer per request would run into
+-- lua_max_pending_timers. What the daemon does not take is dropped: it would be stale.
+
+local cjson = require "cjson.safe"
+local http = require "scorer.http"
+local metrics = require "scorer.metrics"
+
+local _M = {}
+
+local PATIENCE = 1.0
+local MOST_QUEUED = 10000
+local MOST_BYTES = 512 * 1024 -- half of what the daemon takes
+
+local queue, queued = {}, 0
+local options, token
+local flushing = false
+local state = "taken"
+
+local function read_token()
+  if not options.token_file then return end
+  local file, problem = io.open(options.token_file)
+  if not file then
+    ngx.log(ngx.ERR, "scorer: token_file: ", problem)
+    return
+  end
+  token = file:read("*l")
+  file:close()
+end
+
+function _M.setup(given)
+  options = given
+  read_token()
+end
+
+--- Return a text as the daemon can read it: invalid UTF-8 would make it refuse the whole batch.
+function _M.text(value)
+  local _, _, problem = ngx.re.find(value, "^", "u")
+  if problem then return (value:gsub("[\128-\255]", "?")) end
+  return value
+end
+
+--- Queue one item; its field `dropped`, set before the flush, takes it back.
+function _M.tell(item)
+  if queued >= MOST_QUEUED then
+    metrics.feedback("dropped", 1)
+    return
+  end
+  queued = queued + 1
+  queue[queued] = item
+end
+
+local function post(parts, count)
+  local body = "[" .. table.concat(parts, ",") .. "]"
+  local request = "POST /feedback HTTP/1.1\r\nHost: scorer\r\nContent-Length: " .. #body .. "\r\n"
+    .. (token and "Authorization: Bearer " .. token .. "\r\n" or "") .. "\r\n" .. body
+  local status, problem = http.exchange(options.daemon, request, PATIENCE)
+  if status == 401 then read_token() end
+  metrics.feedback(status == 202 and "sent" or status and "refused" or "failed", count)
+  -- A line when it begins and when it ends, not twenty a second.
+  local now = status == 202 and "taken" or tostring(status or problem)
+  if now ~= state then
+    ngx.log(ngx.WARN, "feedback is ", now == "taken" and "taken again" or "not taken: " .. now)
+    state = now
+  end
+end
+
+--- Send what is queued.
+function _M.flush()
+  if flushing or queued == 0 then return end
+  flushing = true
+  local items, count = queue, queued
+  queue, queued = {}, 0
+  local parts, size = {}, 0
+  for place = 1, count do
+    local item = items[place]
+    if not item.dropped then
+      item.sent = true
+      local text = cjson.encode(item.fields)
+      if size + #text > MOST_BYTES then
+        post(parts, #parts)
+        parts, size = {}, 0
+      end
+      parts[#parts + 1] = text
+      size = size + #text + 1
+    end
+  end
+  if #parts > 0 then post(parts, #parts) end
+  flushing = false
+end
+
+return _M

@@ -1,0 +1,195 @@
+"""nginx without Lua: auth_request, feedback by log lines, and no daemon."""
+
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.integrations.nginx_rig import Engine, Load, Nginx, event_loop, restart, until
+from tests.system.conftest import DaemonProcess, free_port
+
+pytestmark = pytest.mark.system
+
+EXHAUSTED = b'{"error":{"message":"KV cache exhausted"}}'
+UDP = "127.0.0.1:9809"
+
+
+@dataclass
+class Rig:
+    """nginx, the daemon, two engines that nginx knows of and one that it does not."""
+
+    nginx: Nginx
+    daemon: DaemonProcess
+    engines: list[Engine]
+    unknown: Engine
+
+    def behave(self, **changes: object) -> None:
+        """Let all engines answer alike, and forget what they saw."""
+        for engine in (*self.engines, self.unknown):
+            engine.behave(**changes)
+
+    def told(self, engine: Engine, outcome: str) -> float:
+        """Return how many outcomes of a class the daemon was told of a target."""
+        start = f'scorer_feedback_total{{pool="chat",target="{engine.target}",outcome="{outcome}"}}'
+        lines = self.daemon.get("/metrics").text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(start))
+
+    def picks(self) -> float:
+        """Return how often the daemon picked."""
+        targets = self.daemon.get("/api/v1/targets").json()["data"]
+        return float(sum(target["picks"] for target in targets))
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    folder = tmp_path_factory.mktemp("nginx")
+    with event_loop() as loop:
+        engines = [Engine(loop), Engine(loop, "::1")]
+        unknown = Engine(loop)
+        udp = f"127.0.0.1:{free_port()}"
+        targets = [engine.target for engine in (*engines, unknown)]
+        config = {
+            "global": {"scrape_interval": "500ms", "scrape_timeout": "400ms"},
+            "pools": [{"name": "chat", "static_configs": [{"targets": targets}]}],
+            "feedback": {"udp": {"listen": udp}},
+        }
+        daemon = DaemonProcess(folder, config)
+        nginx = None
+        try:
+            daemon.ready()
+            nginx = Nginx(folder, "auth_request.conf", {
+                "127.0.0.1:9808": daemon.url.removeprefix("http://"),
+                "127.0.0.1:9807": f"127.0.0.1:{free_port()}",
+                UDP: udp,
+                "10.0.0.1:8000": engines[0].target,
+                "10.0.0.2:8000": engines[1].target,
+            })  # fmt: skip
+            yield Rig(nginx, daemon, engines, unknown)
+        finally:
+            if nginx:
+                nginx.close()
+            daemon.process.kill()
+            daemon.process.wait(5)
+            daemon.http.close()
+            for engine in (*engines, unknown):
+                engine.stop()
+
+
+@pytest.fixture(autouse=True)
+def calm(rig: Rig) -> Iterator[None]:
+    """Start each test with well-behaved engines and a daemon that is asked."""
+    rig.behave()
+    if rig.daemon.process.poll() is not None:
+        restart(rig.daemon)
+        rig.daemon.ready()
+    picks = rig.picks()
+    until(lambda: rig.nginx.post()[0] == 200 and rig.picks() > picks)
+    rig.behave()
+
+
+def test_the_daemon_picks_and_hears_of_the_end(rig: Rig):
+    """Streams pass whole; each request is a pick, and a success that closes its lease."""
+    picks = rig.picks()
+    for _ in range(20):
+        status, body = rig.nginx.post()
+        assert (status, body.endswith(b"data: [DONE]\n\n")) == (200, True)
+    assert rig.picks() == picks + 20
+    assert all(len(engine.seen) >= 2 for engine in rig.engines)
+    until(
+        lambda: all(t["in_flight"] == 0 for t in rig.daemon.get("/api/v1/targets").json()["data"])
+    )
+
+
+def test_a_target_that_nginx_does_not_know_is_used(rig: Rig):
+    """One that the daemon found later gets requests without a reload of nginx."""
+    assert [rig.nginx.post()[0] for _ in range(30)] == [200] * 30
+    assert len(rig.unknown.seen) >= 2
+
+
+def test_connections_are_kept(rig: Rig):
+    """Those to engines that nginx knows, and so those to the daemon."""
+    before = sum(engine.connections for engine in rig.engines)
+    for _ in range(40):
+        rig.nginx.post()
+    assert sum(engine.connections for engine in rig.engines) - before <= 6
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_refusal_is_retried_on_the_backup(rig: Rig, status: int):
+    """The client sees nothing, no engine is asked twice, the daemon hears of both attempts."""
+    refusing, other = rig.engines
+    rig.unknown.behave()
+    refusing.figures = {"kv_cache": 0.97, "waiting": 4}
+    refusing.behave(status=status, body=EXHAUSTED)
+    time.sleep(1.0)  # a scrape sees that the engine is full
+    before = rig.told(refusing, "engine_saturated")
+    try:
+        for number in range(20):
+            assert rig.nginx.post(headers={"X-Number": str(number)})[0] == 200
+        asked = [
+            (each.target, seen.headers["x-number"]) for each in rig.engines for seen in each.seen
+        ]
+        assert len(asked) == len(set(asked))
+        if refusing.seen:
+            until(lambda: rig.told(refusing, "engine_saturated") > before)
+        assert len(other.seen) >= 1
+    finally:
+        refusing.figures = {}
+
+
+@pytest.mark.parametrize("size", [300_000, 2_000_000])
+def test_a_large_prompt_arrives_and_its_length_is_told(rig: Rig, size: int):
+    """Whatever the pick said nothing of the body was sent to the daemon."""
+    assert rig.nginx.post(size=size)[0] == 200
+    [length] = [seen.length for each in (*rig.engines, rig.unknown) for seen in each.seen]
+    assert length > size
+    [decision] = rig.daemon.get("/api/v1/decisions?limit=1").json()["data"]
+    assert decision["prompt_tokens"] == -(-length // 4)
+
+
+def test_a_client_that_leaves_before_the_head_is_no_fault(rig: Rig):
+    """The log line says 499, which is nobody's fault."""
+    rig.behave(role_at=9.0, first=9.0)
+    everybody = (*rig.engines, rig.unknown)
+    before = sum(rig.told(engine, "client_abort") for engine in everybody)
+    connection = rig.nginx.connect()
+    connection.request("POST", "/v1/x", b'{"stream":true}')
+    until(lambda: any(engine.seen for engine in everybody))
+    connection.close()
+    until(lambda: sum(rig.told(engine, "client_abort") for engine in everybody) == before + 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_daemon_that_is_away_costs_no_request(rig: Rig, number: signal.Signals):
+    """Requests go to any engine that nginx knows; later the daemon is asked again."""
+    load = Load(rig.nginx, clients=6)
+    with load.running():
+        until(lambda: len(load.times) > 100)
+        rig.daemon.signal(number)
+        time.sleep(0.3)
+        rig.behave()
+        time.sleep(1.2)
+        shares = [len(engine.seen) for engine in rig.engines]
+        if number is signal.SIGSTOP:
+            rig.daemon.signal(signal.SIGCONT)
+        else:
+            rig.daemon.process.wait(5)
+            restart(rig.daemon)
+        rig.daemon.ready()
+        picks = rig.picks()
+        until(lambda: rig.picks() > picks + 20)
+    assert load.failures == []
+    assert min(shares) > 0.2 * sum(shares) > 10
+
+
+def test_headers_of_a_client_do_not_steer_picks(rig: Rig):
+    """What a client sends as X-Scorer-… never reaches the daemon, and its query neither."""
+    assert rig.nginx.post(headers={"X-Scorer-Pool": "none"})[0] == 200
+    picks = rig.picks()
+    connection = rig.nginx.connect()
+    connection.request("GET", "/v1/models?pool=none&exclude=x")
+    assert connection.getresponse().read() != b""
+    connection.close()
+    assert rig.picks() == picks + 1

@@ -1,0 +1,255 @@
+"""nginx with scorer's Lua while the daemon is dead, stopped, restarted, or has other targets."""
+
+import asyncio
+import json
+import signal
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from scorer.demo.cost import A100_8B
+from scorer.demo.engine import Limits
+from scorer.demo.server import EngineServer
+from tests.integrations.nginx_rig import ROOT, Engine, Load, Nginx, event_loop, restart, until
+from tests.system.conftest import DaemonProcess, free_port
+
+pytestmark = pytest.mark.system
+
+
+@dataclass
+class Rig:
+    """nginx that picks by model, engines found in a file, one emulated engine, the daemon."""
+
+    nginx: Nginx
+    daemon: DaemonProcess
+    engines: list[Engine]
+    spare: Engine
+    emulated: EngineServer
+    file: Path
+
+    def discover(self, *engines: Engine) -> None:
+        """Let the pool ``chat`` have these engines."""
+        self.file.write_text(json.dumps([{"targets": [each.target for each in engines]}]))
+
+    def picks(self, by: str) -> float:
+        """Return how many picks were made so far by the daemon, locally, at random or by nobody."""
+        return self.nginx.metrics().get(("gateway_picks_total", by), 0.0)
+
+    def asks(self) -> bool:
+        """Send a request; return whether the daemon picked its target."""
+        before = self.picks("daemon")
+        assert self.nginx.post()[0] == 200
+        time.sleep(0.12)  # counts of a worker are added to the page every 50 ms
+        return self.picks("daemon") > before
+
+    def has_snapshot(self) -> bool:
+        """Return whether the snapshot was fetched just now."""
+        at = self.nginx.metrics().get(("gateway_snapshot_timestamp_seconds",), 0.0)
+        return time.time() - at < 1.5
+
+    def forget(self) -> None:
+        """Forget what the engines saw."""
+        for engine in (*self.engines, self.spare):
+            engine.behave()
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    folder = tmp_path_factory.mktemp("nginx")
+    with event_loop() as loop:
+        engines = [Engine(loop) for _ in range(3)]
+        spare = Engine(loop)
+
+        async def emulate() -> EngineServer:
+            server = EngineServer("demo-8b", A100_8B, Limits())
+            await server.start()
+            return server
+
+        emulated = asyncio.run_coroutine_threadsafe(emulate(), loop).result(10)
+        found = folder / "targets.json"
+        config = {
+            "global": {"scrape_interval": "500ms", "scrape_timeout": "400ms"},
+            "pools": [
+                {"name": "chat", "models": ["m"], "file_sd_configs": [{"files": [str(found)]}]},
+                {
+                    "name": "emulated",
+                    "models": ["demo-*"],
+                    "static_configs": [{"targets": [emulated.address]}],
+                },
+            ],
+        }
+        found.write_text(json.dumps([{"targets": [each.target for each in engines]}]))
+        daemon = DaemonProcess(folder, config)
+        daemon.process.kill()
+        daemon.process.wait(5)
+        metrics_port = free_port()
+        nginx = None
+        try:
+            nginx = Nginx(folder, "lua.conf", {
+                "/opt/scorer": str(ROOT),
+                '"127.0.0.1:9808"': f'"{daemon.url.removeprefix("http://")}"',
+                'pool = "chat",': "model_from_body = true,",
+                '"10.0.0.1:8000", "10.0.0.2:8000"': ", ".join(f'"{e.target}"' for e in engines),
+                "127.0.0.1:9145": f"127.0.0.1:{metrics_port}",
+            })  # fmt: skip
+            nginx.metrics_port = metrics_port
+            yield Rig(nginx, daemon, engines, spare, emulated, found)
+            assert nginx.alarms == []
+        finally:
+            if nginx:
+                nginx.close()
+            daemon.process.kill()
+            daemon.process.wait(5)
+            daemon.http.close()
+            asyncio.run_coroutine_threadsafe(emulated.close(), loop).result(10)
+            for engine in (*engines, spare):
+                engine.stop()
+
+
+@pytest.fixture
+def up(rig: Rig) -> Rig:
+    """Return the rig with a daemon that is asked, and a snapshot of it."""
+    if rig.daemon.process.poll() is not None:
+        restart(rig.daemon)
+    rig.daemon.ready()
+    rig.forget()
+    until(rig.asks, what=lambda: rig.nginx.log)
+    until(rig.has_snapshot)
+    rig.forget()
+    return rig
+
+
+def test_nginx_starts_without_a_daemon(rig: Rig):
+    """Requests go to the configured targets, at random; when the daemon comes it is asked."""
+    assert [rig.nginx.post()[0] for _ in range(30)] == [200] * 30
+    assert all(len(engine.seen) >= 3 for engine in rig.engines)
+    until(lambda: rig.picks("random") >= 30)
+    restart(rig.daemon)
+    rig.daemon.ready()
+    until(rig.asks, 5.0, lambda: rig.nginx.log)
+
+
+def test_a_killed_daemon_costs_no_request(up: Rig):
+    """Killed in mid-load and started again: no failure, engines share the load all the time."""
+    load = Load(up.nginx)
+    with load.running():
+        until(lambda: len(load.times) > 300)
+        killed = time.monotonic()
+        up.daemon.process.kill()
+        up.daemon.process.wait(5)
+        until(lambda: up.picks("local") > 50)
+        up.forget()
+        time.sleep(1.5)
+        shares = [len(engine.seen) for engine in up.engines]
+        restart(up.daemon)
+        up.daemon.ready()
+        daemons = up.picks("daemon")
+        until(lambda: up.picks("daemon") > daemons + 50)
+    assert load.failures == []
+    assert min(shares) > 0.2 * sum(shares)
+    during = [took for started, took in load.times if killed < started < killed + 1.5]
+    before = [took for started, took in load.times if started < killed - 0.02]
+    assert statistics.median(during) < statistics.median(before) + 0.02
+
+
+def test_a_stopped_daemon_costs_no_request(up: Rig):
+    """SIGSTOP in mid-load: few requests wait for the deadline, none fails, SIGCONT is enough."""
+    load = Load(up.nginx)
+    with load.running():
+        until(lambda: len(load.times) > 100)
+        misses = up.nginx.metrics().get(("gateway_pick_misses_total", "timeout"), 0.0)
+        up.daemon.signal(signal.SIGSTOP)
+        stopped = time.monotonic()
+        time.sleep(2.2)
+        waited = up.nginx.metrics()[("gateway_pick_misses_total", "timeout")] - misses
+        up.daemon.signal(signal.SIGCONT)
+        daemons = up.picks("daemon")
+        until(lambda: up.picks("daemon") > daemons + 20)
+    assert load.failures == []
+    # In each of two workers: those under way, three in a row, then one a second.
+    assert 2 <= waited <= load.clients + 2 * (3 + 3)
+    during = [took for started, took in load.times if stopped < started < stopped + 2]
+    assert statistics.median(during) < 0.1
+
+
+def test_engine_and_daemon_dead_at_once(up: Rig):
+    """A local pick that meets a dead engine is tried elsewhere, then the engine is passed by."""
+    up.daemon.process.kill()
+    up.daemon.process.wait(5)
+    up.engines[0].stop()
+    retries = up.nginx.total("gateway_retries_total")
+    try:
+        assert [up.nginx.post()[0] for _ in range(40)] == [200] * 40
+        time.sleep(0.12)
+        assert up.nginx.total("gateway_retries_total") - retries <= 6
+    finally:
+        up.engines[0].start()
+
+
+def test_local_picks_see_what_is_under_way(up: Rig):
+    """A slow engine gets less, because both workers count what it has not answered yet."""
+    up.daemon.process.kill()
+    up.daemon.process.wait(5)
+    slow, *others = up.engines
+    slow.behave(first=1.0)
+    load = Load(up.nginx, clients=12)
+    with load.running():
+        time.sleep(3.0)
+        in_flight = up.nginx.metrics()[("gateway_requests_in_flight", slow.target)]
+    assert load.failures == []
+    assert in_flight >= 1
+    assert len(slow.seen) < 0.1 * sum(len(engine.seen) for engine in others)
+    assert until(lambda: up.nginx.total("gateway_requests_in_flight") == 0) is True
+
+
+def test_targets_come_and_go(up: Rig):
+    """One that was added gets requests, one that left gets none, also once the daemon is dead."""
+    up.discover(*up.engines[1:], up.spare)
+    until(lambda: up.nginx.post()[0] == 200 and up.spare.seen)
+    until(lambda: up.daemon.get(f"/api/v1/targets/{up.engines[0].target}").status_code == 404)
+    until(lambda: up.daemon.target(up.spare.target)["warmup_ratio"] > 0.4)
+    time.sleep(2.1)  # the snapshot is fetched every second
+    up.daemon.process.kill()
+    up.daemon.process.wait(5)
+    up.forget()
+    assert [up.nginx.post()[0] for _ in range(30)] == [200] * 30
+    assert len(up.engines[0].seen) == 0
+    assert len(up.spare.seen) >= 2
+    labels = {label for key in up.nginx.metrics() for label in key}
+    assert up.spare.target in labels
+    up.discover(*up.engines)
+    restart(up.daemon)
+    up.daemon.ready()
+    until(lambda: up.spare.target not in {label for key in up.nginx.metrics() for label in key})
+
+
+def test_the_model_of_a_request_names_its_pool(up: Rig):
+    """By the body, with and without the daemon; 404 for a model that nobody serves."""
+    big = {"size": 70_000, "max_tokens": 2}
+    for _ in range(2):
+        status, body = up.nginx.post(model="demo-8b", **big)
+        assert (status, b"demo-8b" in body) == (200, True)
+        status, body = up.nginx.post(model="none-such")
+        assert status == (503 if up.daemon.process.poll() is not None else 404)
+        assert "none-such" in json.loads(body)["error"]["message"]
+        up.daemon.process.kill()
+        up.daemon.process.wait(5)
+
+
+def test_ttft_is_that_of_the_engine(up: Rig):
+    """Within 10 ms of what the emulated engine measured itself, prompt by prompt."""
+    tally = up.emulated.engine.tally.ttft
+    differences = []
+    for number in range(9):
+        time.sleep(0.12)
+        seen, measured = up.nginx.total("gateway_ttft_seconds_sum"), tally.sum
+        up.nginx.post(model="demo-8b", size=4_000 * number + 100, max_tokens=20)
+        time.sleep(0.12)
+        took = up.nginx.total("gateway_ttft_seconds_sum") - seen
+        assert took > 0
+        differences.append(abs(took - (tally.sum - measured)))
+    assert statistics.median(differences) < 0.01, differences
