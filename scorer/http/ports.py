@@ -65,7 +65,8 @@ class Ports:
     or a sentence saying why the daemon is not ready, ``alive`` the same of why it needs
     to be started again. ``exposition`` renders ``/metrics``. ``listed`` returns what
     discovery knows of a pool. ``subscribe`` tells of publications. ``dice`` is used on
-    the event loop only.
+    the event loop only. ``reload`` loads the configuration again and says whether it was
+    applied, None where nobody may ask for that; ``document`` returns it as its file has it.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -82,3 +83,5 @@ class Ports:
     alive: Callable[[], str | None] = fine
     feedback: Feedback = field(default_factory=lambda: Feedback(Registry(), InFlight(), Clocks()))
     operators: Operators = field(default_factory=lambda: Operators(Registry(), Clocks()))
+    reload: Callable[[], bool] | None = None
+    document: Callable[[], dict[str, Any]] = dict
