@@ -2,7 +2,7 @@
 # Sets up what one make target needs, and does nothing when it is there already.
 #
 #   scripts/setup.sh run     virtual environment with what ships
-#   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server, cc
+#   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server, curl, systemd-analyze, cc
 #   scripts/setup.sh bench   … and matplotlib and wrk
 #   scripts/setup.sh plot    … and matplotlib alone
 #
@@ -122,12 +122,19 @@ need_dnsmasq() {
     [ -x /usr/sbin/dnsmasq ] || need dnsmasq dnsmasq-base
 }
 
+# For systemd-analyze alone, where no systemd is.
+need_systemd() {
+    need systemd-analyze systemd
+}
+
 case ${1:-} in
     run) need_packages "" ;;
     test)
         need_packages "[dev]"
         need_prometheus
         need_dnsmasq
+        need_systemd
+        need curl curl
         need cc "gcc libc6-dev"
         ;;
     bench)
