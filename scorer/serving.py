@@ -61,6 +61,11 @@ class ListenError(Exception):
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling, which would end the process by the signal."""
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and tell systemd."""
+        await super().startup(sockets)
+        notify(READY)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave the signals to :func:`serve`."""
@@ -210,7 +215,6 @@ async def _serve(
     daemon.start()
     try:
         logger.info("Listening", address=_address(sock), tls=web.context is not None)
-        notify(READY)
         if udp is not None:
             await _take_feedback(daemon, udp)
         sweeping = asyncio.create_task(close_overdue(server.server_state, KEEP_ALIVE))

@@ -64,7 +64,7 @@ def test_b55_a_daemon_that_is_gone_is_alerted_on(tmp_path: Path) -> None:
     name = absent_alert()["alert"]
     document = yaml.safe_load(template.replace("DAEMON_ABSENT", name).replace("DAEMON", JOB))
     gone, flapping = document["tests"]
-    gone["alert_rule_test"] = [fires(name, "10m", job=JOB)]
+    gone["alert_rule_test"] = [fires(name, "10m")]
     ended = {
         "interval": "30s",
         "name": "scores present, then gone",
@@ -76,7 +76,7 @@ def test_b55_a_daemon_that_is_gone_is_alerted_on(tmp_path: Path) -> None:
                 "values": "100x10 _x40",
             },
         ],
-        "alert_rule_test": [fires(name, "20m", job=JOB)],
+        "alert_rule_test": [fires(name, "20m")],
     }
     document["tests"] = [gone, ended]
     assert failures(tmp_path, document) == ""
@@ -127,6 +127,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return the page of a daemon after a pick, a report and a failed scrape."""
     folder = tmp_path_factory.mktemp("b55")
     engine = FakeEngine()
+    engine.serves((ROOT / "tests" / "data" / "expositions" / "vllm" / "v1-latest.prom").read_text())
     daemon = DaemonProcess(folder, pool_of(engine, "127.0.0.1:1")).ready()
     try:
         assert daemon.get("/pick").status_code == 200
