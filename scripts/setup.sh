@@ -134,7 +134,6 @@ case ${1:-} in
         need_prometheus
         need_dnsmasq
         need_systemd
-        need curl curl
         need cc "gcc libc6-dev"
         ;;
     bench)

@@ -1,9 +1,11 @@
 """TLS and basic auth of the listener: real certificates, curl, and our own commands."""
 
 import json
+import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,3 +242,37 @@ def test_reload_is_behind_the_password_too(site: Site) -> None:
     assert "scorer_config_last_reload_successful 0" in site.curl("/metrics")[1]
     site.daemon.path.write_text(good)
     assert site.curl("/-/reload", "-X", "POST")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nno header\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nx: " + b"y" * 70_000, b"431"),
+    ],
+)
+def test_what_is_refused_is_told_over_tls_too(site: Site, request_: bytes, status: bytes) -> None:
+    """The answer is there before the connection ends."""
+    context = ssl.create_default_context(cafile=str(site.folder / "ca.pem"))
+    port = int(site.url.rpartition(":")[2])
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as sock,
+    ):
+        sock.sendall(request_)
+        assert sock.recv(4096).startswith(b"HTTP/1.1 " + status)
+
+
+def test_it_stops_as_without_tls(site: Site) -> None:
+    """Open connections, one of them in the middle of its handshake, do not hold it up."""
+    port = int(site.url.rpartition(":")[2])
+    with requests.Session() as session, socket.create_connection(("127.0.0.1", port)) as mute:
+        session.trust_env, session.verify = False, str(site.folder / "ca.pem")
+        assert session.get(f"{site.url}/pick", auth=("ops", PASSWORD), timeout=9).ok
+        mute.send(b"\x16\x03\x01")
+        began = time.monotonic()
+        assert site.daemon.stop() == 0
+        assert time.monotonic() - began < 10
+    assert "Traceback" not in site.daemon.log
+    assert PASSWORD not in site.daemon.log
+    assert HASH not in site.daemon.log
