@@ -7,11 +7,9 @@ also uses 1 for a page that cannot be read and 3 for one with signals missing.
 import contextlib
 import errno
 import json
-import math
 import os
-import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -19,112 +17,98 @@ from urllib.parse import quote
 
 import click
 
-from scorer import __version__, client, logs
+from scorer import client, logs
+from scorer.arguments import (
+    ADDRESS,
+    DEMO_ADDRESS,
+    DURATION,
+    INTERVAL,
+    PATH,
+    TIMEOUT,
+    Rate,
+    config_file_option,
+    for_a_while,
+    of_a_daemon,
+    of_an_order,
+    option,
+    output_option,
+    web_file_option,
+)
+from scorer.build import version_text
 from scorer.config import PIPE_PATIENCE, Config, load_config
 from scorer.config.errors import ConfigError
 from scorer.config.files import unreadable
-from scorer.config.types import parse_listen_address
 from scorer.core.vocabulary import Verb
 from scorer.daemon import Daemon
 from scorer.demo.run import run_demo
 from scorer.doctor import NothingNamedError, run_configured, run_doctor
-from scorer.durations import format_duration, parse_duration
 from scorer.explaining import as_text
+from scorer.http.tls import WebFileKeeper
 from scorer.http.words import ENDS, REASONS
-from scorer.serving import ListenError, listen, listen_udp, serve
+from scorer.serving import FileWatch, ListenError, listen, listen_udp, serve
 
 RUNTIME_ERROR, BAD_USAGE = 1, 2
-VERSION = f"scorer, version {__version__} (Python {platform.python_version()})"
-SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 0.001, 3600.0
 DOCTOR_TIMEOUT = 5.0
-DEMO_ADDRESS = "127.0.0.1:9808"
-
-
-class Checked(click.ParamType[Any]):
-    """A value that a function of ours accepts or refuses with a ValueError."""
-
-    def __init__(self, name: str, check: Callable[[str], Any]) -> None:
-        """Check values with ``check``; ``name`` is what help texts call them."""
-        self.name = name
-        self._check = check
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's signature
-        """Return what the check makes of the value."""
-        try:
-            return self._check(value)
-        except ValueError as error:
-            self.fail(f"{value!r} {error}", param, ctx)
-
-
-class Rate(click.FloatRange):
-    """A number within bounds; click takes nan for one."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's signature
-        """Return the number."""
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a number", param, ctx)
-        return number
-
-
-def _timeout(text: str) -> float:
-    seconds = parse_duration(text)
-    if not SHORTEST_TIMEOUT <= seconds <= LONGEST_TIMEOUT:
-        low, high = format_duration(SHORTEST_TIMEOUT), format_duration(LONGEST_TIMEOUT)
-        raise ValueError(f"must be at least {low} and at most {high}")
-    return seconds
-
-
-ADDRESS = Checked("address", parse_listen_address)
-DURATION = Checked("duration", parse_duration)
-TIMEOUT = Checked("duration", _timeout)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(message=VERSION)
+@click.version_option(message=version_text())
 def main() -> None:
     """Score LLM inference targets and pick the one to send the next request to."""
     _fill_standard_streams()
 
 
 @main.command()
-@click.option(
-    "--config.file", "path", default="scorer.yml", show_default=True,
-    envvar="SCORER_CONFIG_FILE", show_envvar=True, type=click.Path(path_type=Path),
-    help="Configuration file.",
+@config_file_option(default="scorer.yml", show_default=True, help="Configuration file.")
+@option("--config.check", "check", is_flag=True, help="Check the files, as check-config, and end.")
+@option("--config.auto-reload", "auto", is_flag=True, help="Reload when the file has changed.")
+@option(
+    "--config.auto-reload-interval", "every", default="30s", show_default=True, type=INTERVAL,
+    help="How often to look whether it has.",
 )  # fmt: skip
-@click.option(
+@web_file_option
+@option(
     "--web.listen-address", "address", type=ADDRESS,
-    envvar="SCORER_WEB_LISTEN_ADDRESS", show_envvar=True,
     help="Where to listen, instead of web.listen_address of the file.",
 )  # fmt: skip
-@click.option(
+@option("--web.enable-lifecycle", "lifecycle", is_flag=True, help="Take POST /-/reload.")
+@option(
     "--log.level", "level", default="info", show_default=True, type=click.Choice(logs.LEVELS),
-    envvar="SCORER_LOG_LEVEL", show_envvar=True, help="Lines of this level and above.",
+    help="Lines of this level and above.",
 )  # fmt: skip
-@click.option(
+@option(
     "--log.format", "form", default="logfmt", show_default=True,
-    type=click.Choice(["logfmt", "json"]), envvar="SCORER_LOG_FORMAT", show_envvar=True,
-    help="How log lines look.",
+    type=click.Choice(["logfmt", "json"]), help="How log lines look.",
 )  # fmt: skip
-def run(path: Path, address: str | None, level: str, form: logs.Format) -> None:
+def run(path: Path, web_path: Path | None, **flags: Any) -> None:  # noqa: ANN401 - as click has them
     """Run the daemon until SIGTERM; SIGHUP reloads the configuration."""
-    logs.configure(level, form)
+    if flags["check"]:
+        _check(path, web_path)
+        return
+    logs.configure(flags["level"], flags["form"])
     logs.take_over()
+    watch = FileWatch(path, flags["every"]) if flags["auto"] else None
     config = _loaded(path)
+    web = _web(web_path)
     try:
-        sock = listen(address or config.web.listen_address)
+        sock = listen(flags["address"] or config.web.listen_address)
         udp = listen_udp(config.feedback.udp.listen)
     except ListenError as error:
         _fail(str(error), RUNTIME_ERROR)
-    serve(Daemon(config, path), sock, udp)
+    serve(Daemon(config, path, lifecycle=flags["lifecycle"]), sock, udp, web, watch)
 
 
 @main.command("check-config")
-@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-def check_config(path: Path) -> None:
+@click.argument("path", metavar="FILE", type=PATH)
+@web_file_option
+def check_config(path: Path, web_path: Path | None) -> None:
     """Check a configuration file: every problem with path, rule and value."""
+    _check(path, web_path)
+
+
+def _check(path: Path, web_path: Path | None) -> None:
     config = _loaded(path)
+    _web(web_path)
     if problems := list(unreadable(config)):
         _refuse(path, problems)
     count = sum(len(pool.static_targets()) for pool in config.pools)
@@ -135,20 +119,18 @@ def check_config(path: Path) -> None:
         for warning in config.warnings():
             click.echo(f"WARNING: {path}: {warning}")
         click.echo(f"SUCCESS: {path}: {_many(len(config.pools), 'pool')}, {found}")
+        if web_path is not None:
+            click.echo(f"SUCCESS: {web_path}")
 
 
 @main.command()
 @click.argument("pages", metavar="[URL-OR-FILE]...", nargs=-1)
-@click.option(
-    "--config.file", "path", type=click.Path(path_type=Path),
-    help="Read as the daemon would with this file: its targets and gateways, or those given.",
-)  # fmt: skip
-@click.option("--pool", default="", help="With --config.file: this pool only.")
-@click.option(
-    "-o", "output", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]),
-    help="How the diagnosis is printed.",
-)  # fmt: skip
-@click.option(
+@config_file_option(
+    help="Read as the daemon would with this file: its targets and gateways, or those given."
+)
+@option("--pool", default="", help="With --config.file: this pool only.")
+@output_option("json", "csv", what="the diagnosis")
+@option(
     "--timeout", show_default="5s, or the file's", type=TIMEOUT,
     help="Total deadline of each scrape.",
 )  # fmt: skip
@@ -183,74 +165,37 @@ def doctor(
 
 @main.command()
 @click.argument("target")
-@click.option("--pool", default="", help="The pool, when several have the target.")
-@click.option(
-    "--url", default=f"http://{DEMO_ADDRESS}", show_default=True,
-    envvar="SCORER_URL", show_envvar=True, help="Where the daemon is.",
-)  # fmt: skip
-@click.option(
-    "-o", "output", default="table", show_default=True, type=click.Choice(["table", "json"]),
-    help="How the explanation is printed.",
-)  # fmt: skip
-def explain(target: str, pool: str, url: str, output: str) -> None:
+@option("--pool", default="", help="The pool, when several have the target.")
+@of_a_daemon("the explanation")
+def explain(target: str, pool: str, access: client.Access, output: str) -> None:
     """Say why a target of a running daemon has its score, and what would raise it."""
     path = f"/api/v1/targets/{quote(target, safe='/:')}"
     try:
-        data = client.ask("GET", url, path, params={"pool": pool} if pool else {})
+        data = client.ask("GET", access, path, params={"pool": pool} if pool else {})
     except client.ClientError as error:
         _fail(str(error), RUNTIME_ERROR)
     click.echo(json.dumps(data, indent=2) if output == "json" else as_text(data))
 
 
 @main.command()
-@click.option(
+@option(
     "--web.listen-address", "address", default=DEMO_ADDRESS, show_default=True, type=ADDRESS,
-    envvar="SCORER_WEB_LISTEN_ADDRESS", show_envvar=True, help="Where the daemon listens.",
+    help="Where the daemon listens.",
 )  # fmt: skip
-@click.option("--engines", default=4, show_default=True, type=click.IntRange(2, 32))
-@click.option(
+@option("--engines", default=4, show_default=True, type=click.IntRange(2, 32))
+@option(
     "--rate", default=10.0, show_default=True, type=Rate(0.1, 200),
     help="Requests per second of the load.",
 )  # fmt: skip
-@click.option("--duration", type=DURATION, help="Stop by itself after this long.")
+@option("--duration", type=DURATION, help="Stop by itself after this long.")
 def demo(address: str, engines: int, rate: float, duration: float | None) -> None:
     """Run emulated engines, a load on them, and the daemon: no configuration needed."""
     sys.exit(run_demo(listen=address, duration=duration, rate=rate, engines=engines))
 
 
-def of_a_daemon(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of those that ask a running daemon."""
-    url = click.option(
-        "--url", default=f"http://{DEMO_ADDRESS}", show_default=True,
-        envvar="SCORER_URL", show_envvar=True, help="Where the daemon is.",
-    )  # fmt: skip
-    token = click.option(
-        "--token-file", type=click.Path(path_type=Path),
-        envvar="SCORER_TOKEN_FILE", show_envvar=True,
-        help="File with the token of web.admin_token_file.",
-    )  # fmt: skip
-    output = click.option(
-        "-o", "output", default="table", show_default=True, type=click.Choice(["table", "json"]),
-        help="How the answer is printed.",
-    )  # fmt: skip
-    return url(token(output(command)))
-
-
-def of_an_order(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command what every order has: a target, a pool, and why."""
-    target = click.argument("target")
-    pool = click.option("--pool", help="In this pool only; otherwise in every one that has it.")
-    reason = click.option("--reason", help="Why; shown to others and logged.")
-    return target(pool(reason(of_a_daemon(command))))
-
-
-def _for_a_while(text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option("--duration", help=text)
-
-
 @main.command()
 @of_an_order
-@_for_a_while("For how long, 1s to 30d; otherwise until it is taken back.")
+@for_a_while("For how long, 1s to 30d; otherwise until it is taken back.")
 def drain(target: str, **options: Any) -> None:  # noqa: ANN401 - as click has them
     """Take a target out: it gets no pick until the drain ends."""
     _order(Verb.DRAIN, target, **options)
@@ -265,7 +210,7 @@ def undrain(target: str, **options: Any) -> None:  # noqa: ANN401 - as click has
 
 @main.command()
 @of_an_order
-@_for_a_while("For how long, 1s to 1h; otherwise 30s.")
+@for_a_while("For how long, 1s to 1h; otherwise 30s.")
 def cooldown(target: str, **options: Any) -> None:  # noqa: ANN401 - as click has them
     """Keep long prompts away from a target for a while."""
     _order(Verb.COOLDOWN, target, **options)
@@ -284,14 +229,13 @@ def _order(
     *,
     output: str,
     pool: str | None,
-    url: str,
-    token_file: Path | None,
+    access: client.Access,
     **said: str | None,
 ) -> None:
     """Give an order; print what then applies, or one line that says why not, and exit with 1."""
     body = {key: value for key, value in said.items() if value is not None}
     try:
-        answer = client.order(verb, target, body, pool=pool, url=url, token_file=token_file)
+        answer = client.order(verb, target, body, pool=pool, access=access)
     except client.ClientError as error:
         _fail(str(error), RUNTIME_ERROR)
     if output == "json":
@@ -345,6 +289,14 @@ def _loaded(path: Path) -> Config:
         return load_config(path, PIPE_PATIENCE)
     except ConfigError as error:
         _refuse(path, error.problems)
+
+
+def _web(path: Path | None) -> WebFileKeeper:
+    """Return TLS and basic auth as a file says, or print every problem and exit with 2."""
+    try:
+        return WebFileKeeper(path)
+    except ConfigError as error:
+        _refuse(path or Path(), error.problems)
 
 
 def _refuse(path: Path, problems: Sequence[str]) -> NoReturn:

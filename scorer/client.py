@@ -5,13 +5,16 @@ directly, with our own token or none.
 """
 
 import time
+from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import requests
 
+from scorer.config.files import read_file
 from scorer.core.vocabulary import Verb
 from scorer.sources.deadline import Budget
 from scorer.sources.failures import causes, explain
@@ -24,30 +27,47 @@ class ClientError(Exception):
     """The daemon did not do what it was asked; the message is one line."""
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where a daemon is, and how to get in.
+
+    The files hold a bearer token, the password of ``user``, certificates to trust, and our
+    own certificate and its key.
+    """
+
+    url: str
+    token_file: Path | None = None
+    user: str | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+
+
 def ask(
     method: str,
-    url: str,
+    access: Access,
     path: str,
     *,
     params: Mapping[str, str] | None = None,
     body: Mapping[str, str] | None = None,
-    token_file: Path | None = None,
 ) -> Any:  # noqa: ANN401 - any JSON
-    """Return the data of an answer of the API at ``url``; ClientError says why there is none.
-
-    ``token_file`` holds the bearer token to send.
-    """
-    headers = {"Authorization": _authorization(token_file)} if token_file else {}
-    address = url.rstrip("/") + path
+    """Return the data of an answer of the API; ClientError says why there is none."""
+    url, headers = access.url, _headers(access)
     try:
         with requests.Session() as session:
             session.trust_env = False
+            _use_certificates(session, access)
             answer = session.request(
-                method, address, params=params, json=body, headers=headers,
+                method, url.rstrip("/") + path, params=params, json=body, headers=headers,
                 timeout=TIMEOUT, allow_redirects=False,
             )  # fmt: skip
     except requests.RequestException as error:
         raise ClientError(_why(error, url)) from None
+    except OSError as error:  # requests' words for a certificate that is not there
+        raise ClientError(str(error)) from None
+    if answer.status_code == 401 and "basic" in answer.headers.get("WWW-Authenticate", "").lower():
+        raise ClientError(f"{_host(url)} wants the name and password of a user that it knows")
     try:
         document = answer.json()
         if answer.ok and document["status"] == "success":
@@ -59,18 +79,22 @@ def ask(
 
 
 def order(
-    verb: Verb,
-    target: str,
-    body: Mapping[str, str],
-    *,
-    pool: str | None,
-    url: str,
-    token_file: Path | None,
+    verb: Verb, target: str, body: Mapping[str, str], *, pool: str | None, access: Access
 ) -> Any:  # noqa: ANN401 - any JSON
     """Give an operator's order about a target; return what then applies in each pool."""
     path = f"/api/v1/targets/{quote(target, safe='/:')}/{verb}"
     params = {"pool": pool} if pool else {}
-    return ask("POST", url, path, params=params, body=body, token_file=token_file)
+    return ask("POST", access, path, params=params, body=body)
+
+
+def _use_certificates(session: requests.Session, access: Access) -> None:
+    if access.ca_file:
+        session.verify = str(access.ca_file)
+    if access.cert_file:
+        cert = str(access.cert_file)
+        session.cert = (cert, str(access.key_file)) if access.key_file else cert
+    elif access.key_file:
+        raise ClientError(f"{access.key_file}: a key needs its certificate beside it")
 
 
 def _why(error: requests.RequestException, url: str) -> str:
@@ -84,16 +108,40 @@ def _why(error: requests.RequestException, url: str) -> str:
         each for each in causes(error)
         if isinstance(each, OSError) and not isinstance(each, requests.RequestException)
     ]  # fmt: skip
-    where = urlsplit(url).netloc.rpartition("@")[2]
-    return explain(system[-1] if system else error, where, Budget(TIMEOUT, time.monotonic)).detail
+    budget = Budget(TIMEOUT, time.monotonic)
+    return explain(system[-1] if system else error, _host(url), budget).detail
 
 
-def _authorization(token_file: Path) -> str:
-    """Return the header's value; ClientError, without the token, when there is none to send."""
+def _host(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _headers(access: Access) -> dict[str, str]:
+    """Return what tells who we are; ClientError, without a secret, when it cannot be sent.
+
+    There is one ``Authorization`` header: beside a password the token has its own.
+    """
+    if bool(access.user) != bool(access.password_file):
+        raise ClientError("a user and a password file need each other")
+    headers = {}
+    if access.token_file:
+        token = _secret(access.token_file, "a token")
+        if access.user:
+            headers["X-Scorer-Token"] = token.decode("latin-1")
+        else:
+            headers["Authorization"] = f"Bearer {token.decode('latin-1')}"
+    if access.user and access.password_file:
+        password = _secret(access.password_file, "a password")
+        encoded = b64encode(access.user.encode() + b":" + password).decode()
+        headers["Authorization"] = f"Basic {encoded}"
+    return headers
+
+
+def _secret(file: Path, what: str) -> bytes:
     try:
-        token = token_file.read_bytes().strip()
+        secret = read_file(file).strip()
     except OSError as error:
-        raise ClientError(f"{token_file}: cannot be read: {error.strerror}") from None
-    if not token or any(byte < 0x20 or byte == 0x7F for byte in token):
-        raise ClientError(f"{token_file}: must hold a token, on one line")
-    return f"Bearer {token.decode('latin-1')}"
+        raise ClientError(f"{file}: cannot be read: {error.strerror}") from None
+    if not secret or any(byte < 0x20 or byte == 0x7F for byte in secret):
+        raise ClientError(f"{file}: must hold {what}, on one line")
+    return secret

@@ -14,6 +14,7 @@ import structlog
 
 from exporters.prometheus import Inputs, build_exposition
 from scorer import __version__, logs
+from scorer.build import revision
 from scorer.clocks import Clocks
 from scorer.config import Config, load_config
 from scorer.config.errors import ConfigError
@@ -31,6 +32,7 @@ from scorer.http.pick import PickEndpoint
 from scorer.http.ports import Ports
 from scorer.http_stats import HttpStats
 from scorer.inflight import InFlight
+from scorer.notify import READY, notify, reloading
 from scorer.operators import Operators
 from scorer.output_stats import OutputStats
 from scorer.pick_stats import PickStats
@@ -54,8 +56,13 @@ class Daemon:
     ``picking`` the part that answers picks, ``reporting`` the part that takes feedback.
     """
 
-    def __init__(self, config: Config, path: Path | None = None) -> None:
-        """Build everything for ``config``; ``path`` is the file that a reload reads."""
+    def __init__(
+        self, config: Config, path: Path | None = None, *, lifecycle: bool = False
+    ) -> None:
+        """Build everything for ``config``; ``path`` is the file that a reload reads.
+
+        ``lifecycle`` lets whoever can ask over HTTP have it reloaded.
+        """
         self.config = config
         self.clocks = Clocks()
         self.registry = Registry()
@@ -68,6 +75,7 @@ class Daemon:
         self.scheduler = Scheduler(self.clocks.monotonic)
         self.stopping = False
         self._path = path
+        self._lifecycle = lifecycle
         self._web = config.web
         self._reloading = threading.Lock()
         self.jobs = PoolJobs(
@@ -113,6 +121,8 @@ class Daemon:
             operators=self.operators,
             served=self.served,
             outputs=self.outputs,
+            reload=self.reload if self._lifecycle else None,
+            document=lambda: self.config.document,
         )
 
     def _inputs(self) -> Inputs:
@@ -123,6 +133,7 @@ class Daemon:
             picks=self.picks,
             stats=self.stats,
             version=__version__,
+            revision=revision(),
             clocks=self.clocks,
             sd=self.discovery.stats,
             feedback=self.feedback.stats,
@@ -153,7 +164,13 @@ class Daemon:
 
         A file that cannot be used changes nothing: the daemon goes on as it is.
         """
-        file = str(self._path)
+        notify(reloading())
+        try:
+            return self._reload(str(self._path))
+        finally:
+            notify(READY)
+
+    def _reload(self, file: str) -> bool:
         with self._loading:  # discovery goes on meanwhile: a file may be slow to come
             try:
                 config = load_config(self._path or "")

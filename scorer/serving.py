@@ -14,17 +14,21 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import structlog
 import uvicorn
 import uvloop
 
+from scorer.config.files import read_file
 from scorer.daemon import Daemon
 from scorer.daemon_stats import DaemonStats
 from scorer.feedback.udp import FeedbackProtocol, bind_udp
 from scorer.http.feedback_protocol import connections_with
 from scorer.http.protocol import MOST_CONNECTIONS
 from scorer.http.sweep import close_overdue, cut_all
+from scorer.http.tls import WebFileKeeper
+from scorer.notify import READY, STOPPING, notify
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -59,6 +63,11 @@ class ListenError(Exception):
 
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling, which would end the process by the signal."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and tell systemd."""
+        await super().startup(sockets)
+        notify(READY)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -118,38 +127,80 @@ def listen_udp(address: str) -> socket.socket | None:
         raise ListenError(message) from None
 
 
-def serve(daemon: Daemon, sock: socket.socket, udp: socket.socket | None = None) -> None:
-    """Run the daemon on bound sockets until SIGTERM or SIGINT; ``udp`` takes feedback."""
+class FileWatch:
+    """Tells when the content of a file has changed since it was last asked."""
+
+    def __init__(self, path: Path, every: float) -> None:
+        """Begin with what is in the file now; it is to be asked ``every`` so many seconds."""
+        self.every = every
+        self._path = path
+        self._seen = self._content()
+
+    def changed(self) -> bool:
+        """Return whether the file has another content; one that cannot be read has none."""
+        before, self._seen = self._seen, self._content()
+        return before != self._seen
+
+    def _content(self) -> bytes | str | None:
+        try:
+            return read_file(self._path)
+        except OSError as error:
+            return error.strerror
+
+
+def serve(
+    daemon: Daemon,
+    sock: socket.socket,
+    udp: socket.socket | None = None,
+    web: WebFileKeeper | None = None,
+    watch: FileWatch | None = None,
+) -> None:
+    """Run the daemon on bound sockets until SIGTERM or SIGINT.
+
+    ``udp`` takes feedback, ``web`` is TLS and basic auth, ``watch`` the configuration's
+    file, to be reloaded when it changes.
+    """
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.set_threshold(*GC_THRESHOLDS)
     most = raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(daemon, sock, udp, most))
+        runner.run(_serve(daemon, sock, udp, web or WebFileKeeper(None), watch, most))
+
+
+def _configured(daemon: Daemon, web: WebFileKeeper, most_connections: int) -> uvicorn.Config:
+    config = uvicorn.Config(
+        web.guard.in_front_of(daemon.asgi),
+        http=connections_with(daemon.picking, daemon.reporting, most_connections, web.guard),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=FINISH_WITHIN,
+    )
+    config.load()
+    config.ssl = web.context
+    return config
 
 
 async def _serve(
-    daemon: Daemon, sock: socket.socket, udp: socket.socket | None, most_connections: int
+    daemon: Daemon,
+    sock: socket.socket,
+    udp: socket.socket | None,
+    web: WebFileKeeper,
+    watch: FileWatch | None,
+    most_connections: int,
 ) -> None:
-    server = _Server(
-        uvicorn.Config(
-            daemon.asgi,
-            http=connections_with(daemon.picking, daemon.reporting, most_connections),
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            backlog=BACKLOG,
-            timeout_keep_alive=KEEP_ALIVE,
-            timeout_graceful_shutdown=FINISH_WITHIN,
-        )
-    )
+    server = _Server(_configured(daemon, web, most_connections))
     loop = asyncio.get_running_loop()
     reload = threading.Event()
 
     def stop(name: str) -> None:
         logger.info("Scorer is stopping", signal=name)
+        notify(STOPPING)
         daemon.stopping = server.should_exit = True
         loop.call_later(CUT_AFTER, cut_all, server.server_state)
 
@@ -159,9 +210,14 @@ async def _serve(
     threading.Thread(
         target=_reload_when, args=(reload, daemon.reload), name="reload", daemon=True
     ).start()
+    if watch is not None:
+        threading.Thread(
+            target=_ask_when_changed, args=(watch, reload), name="auto-reload", daemon=True
+        ).start()
+    web.watch()
     daemon.start()
     try:
-        logger.info("Listening", address=_address(sock))
+        logger.info("Listening", address=_address(sock), tls=web.context is not None)
         if udp is not None:
             await _take_feedback(daemon, udp)
         sweeping = asyncio.create_task(close_overdue(server.server_state, KEEP_ALIVE))
@@ -192,6 +248,13 @@ def _reload_when(asked: threading.Event, reload: Callable[[], object]) -> None:
     while asked.wait():
         asked.clear()
         reload()
+
+
+def _ask_when_changed(watch: FileWatch, reload: threading.Event) -> None:
+    pause = threading.Event()
+    while not pause.wait(watch.every):
+        if watch.changed():
+            reload.set()
 
 
 async def _take_feedback(daemon: Daemon, udp: socket.socket) -> None:

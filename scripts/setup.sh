@@ -155,6 +155,11 @@ need_luacheck() {
     need luacheck lua-check
 }
 
+# For systemd-analyze alone, where no systemd is.
+need_systemd() {
+    need systemd-analyze systemd
+}
+
 case ${1:-} in
     run) need_packages "" ;;
     test)
@@ -166,6 +171,7 @@ case ${1:-} in
         need_dnsmasq
         need_nginx
         need_luacheck
+        need_systemd
         need cc "gcc libc6-dev"
         ;;
     bench)

@@ -8,10 +8,10 @@ scrape_interval (1s), got 2s``). How errors are found and worded is in
 
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from scorer.config.document import load_yaml, where_and_what
 from scorer.config.engines import Mappings
@@ -63,6 +63,12 @@ class Config(Strict):
     prometheus: PrometheusConfig | None = None
     feedback: FeedbackConfig = FeedbackConfig()
     pools: Annotated[tuple[PoolConfig, ...], Field(strict=False, min_length=1)]
+    _document: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return what the file has, as plain values."""
+        return self._document
 
     def interval(self, pool: PoolConfig) -> float:
         """Return the seconds between two scrapes of a target of ``pool``."""
@@ -135,6 +141,7 @@ def parse_config(text: str, folder: str | Path = "") -> Config:
     if across:
         raise ConfigError(across)
     _derive(config)
+    config._document = document  # noqa: SLF001 - of the configuration that is being made
     return config
 
 

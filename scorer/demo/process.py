@@ -1,6 +1,7 @@
 """The real daemon as a child process of the demo, its log in a file."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -73,7 +74,8 @@ async def running(arguments: Sequence[str], log: Path) -> AsyncIterator[Daemon]:
     """Run ``python -m scorer`` with ``arguments`` for the length of a ``with`` block.
 
     It ends with this process, however that ends. It gets a session of its own, so that
-    a Ctrl-C reaches the demo alone and the demo decides when the daemon stops.
+    a Ctrl-C reaches the demo alone and the demo decides when the daemon stops. What the
+    environment says to a daemon is not for this one.
     """
     with log.open("wb") as sink:
         process = await asyncio.create_subprocess_exec(
@@ -81,6 +83,7 @@ async def running(arguments: Sequence[str], log: Path) -> AsyncIterator[Daemon]:
             "-m",
             "scorer.demo.child",
             *arguments,
+            env={k: v for k, v in os.environ.items() if not k.startswith("SCORER_")},
             stdin=asyncio.subprocess.PIPE,
             stdout=sink,
             stderr=sink,

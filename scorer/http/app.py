@@ -22,6 +22,7 @@ from scorer.http.page import Page, status_page
 from scorer.http.ports import Ports
 from scorer.http.sd import groups
 from scorer.http.selection import Problem, Selection, find, holders, select
+from scorer.http.status import add_status_routes
 from scorer.http.target_page import TargetPage, target_page
 from scorer.http.views import (
     cooldown_data,
@@ -66,6 +67,7 @@ def create_flask(ports: Ports) -> Flask:
     app.add_url_rule("/api/v1/pools", view_func=routes.pools)
     app.add_url_rule("/api/v1/decisions", view_func=routes.decisions)
     app.add_url_rule("/api/v1/sd/<pool>", view_func=routes.sd)
+    add_status_routes(app, ports.document, success)
     app.register_error_handler(HTTPException, _error)
     app.after_request(note_route)
     return app

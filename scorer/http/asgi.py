@@ -18,6 +18,7 @@ from scorer.http.answers import JSON_TYPE
 from scorer.http.bodies import Gone, again, has_body, read_body
 from scorer.http.counted import counted
 from scorer.http.feedback import TOO_LARGE, FeedbackEndpoint
+from scorer.http.lifecycle import ReloadEndpoint
 from scorer.http.pick import PickEndpoint
 from scorer.http.ports import ASGIApp, Message, Ports, Receive, Scope, Send
 from scorer.http.snapshot import SnapshotEndpoint
@@ -63,6 +64,7 @@ class _Others:
     def __init__(self, ports: Ports, flask_app: Flask) -> None:
         self._ports = ports
         self._local_picks = SnapshotEndpoint(ports)
+        self._reload = ReloadEndpoint(ports.reload)
         self._pages = WSGIMiddleware(flask_app, workers=WORKERS)  # type: ignore[arg-type]
 
     async def after_body(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,6 +89,8 @@ class _Others:
             await send_verdict(scope, send, self._ports.alive(), "scorer is healthy.")
         elif path == "/-/ready":
             await send_verdict(scope, send, self._ports.ready(), "scorer is ready.")
+        elif path == "/-/reload":
+            await self._reload(scope, send)
         elif not scope["query_string"].isascii():
             await send_text(scope, send, 400, "The query string must be ASCII.\n")
         else:

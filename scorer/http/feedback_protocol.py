@@ -8,6 +8,7 @@ been looked at.
 
 from scorer.http.answers import Answer
 from scorer.http.feedback import ACCEPTED, FeedbackEndpoint, Reply
+from scorer.http.guard import Guard
 from scorer.http.pick import PickEndpoint
 from scorer.http.protocol import MOST_CONNECTIONS, Connection, connections_for, monotonic
 from scorer.http_stats import FEEDBACK as HANDLER
@@ -53,7 +54,8 @@ class FeedbackConnection(Connection):
         body, self.body = bytes(self.body), None
         started = monotonic()
         query = self.url.partition(b"?")[2]
-        reply = self.reports.at_once(self.headers, self.client, query, body)
+        headers = self.guard.passed_on(self.headers)
+        reply = self.reports.at_once(headers, self.client, query, body)
         if reply is None:
             self._hand_over()
             super().on_body(body)
@@ -75,6 +77,8 @@ class FeedbackConnection(Connection):
         busy = self.answering or self.transport.is_closing()
         if busy or self.expect_100_continue or self.parser.get_method() != b"POST":
             return False
+        if not self.guard.knows(self.headers):
+            return False
         for name, value in self.headers:
             if name == b"content-length":
                 return value.isdigit() and len(value) < 6 and int(value) <= SHORT
@@ -92,11 +96,17 @@ TAKEN = answer_of(ACCEPTED)
 
 
 def connections_with(
-    picks: PickEndpoint, reports: FeedbackEndpoint, most: int = MOST_CONNECTIONS
+    picks: PickEndpoint,
+    reports: FeedbackEndpoint,
+    most: int = MOST_CONNECTIONS,
+    guard: Guard | None = None,
 ) -> type[FeedbackConnection]:
-    """Return the protocol class whose connections, at most ``most``, these endpoints answer."""
+    """Return the protocol class whose connections, at most ``most``, these endpoints answer.
+
+    ``guard`` says who is let in.
+    """
     return type(
         "ShortConnection",
         (FeedbackConnection, connections_for(picks)),
-        {"reports": reports, "most": most},
+        {"reports": reports, "most": most, "guard": guard or Guard()},
     )

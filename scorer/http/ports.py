@@ -67,7 +67,9 @@ class Ports:
     or a sentence saying why the daemon is not ready, ``alive`` the same of why it needs
     to be started again. ``exposition`` renders ``/metrics``. ``listed`` returns what
     discovery knows of a pool. ``subscribe`` tells of publications. ``dice`` is used on
-    the event loop only. ``served`` counts requests, ``outputs`` what others pull.
+    the event loop only. ``served`` counts requests, ``outputs`` what others pull. ``reload``
+    loads the configuration again and says whether it was applied, None where nobody may ask
+    for that; ``document`` returns it as its file has it.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -86,3 +88,5 @@ class Ports:
     operators: Operators = field(default_factory=lambda: Operators(Registry(), Clocks()))
     served: HttpStats = field(default_factory=HttpStats)
     outputs: OutputStats = field(default_factory=OutputStats)
+    reload: Callable[[], bool] | None = None
+    document: Callable[[], dict[str, Any]] = dict

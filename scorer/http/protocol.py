@@ -26,6 +26,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from scorer.http.answers import Answer
+from scorer.http.guard import AUTHORIZATION, Guard
 from scorer.http.parameters import HEADERS
 from scorer.http.pick import PickEndpoint
 from scorer.http_stats import PICK as PICK_HANDLER
@@ -108,6 +109,7 @@ class Connection(HttpToolsProtocol):
     """
 
     picks: PickEndpoint
+    guard = Guard()
     most = MOST_CONNECTIONS
     dated: tuple[object, bytes] = (None, b"")
 
@@ -235,7 +237,8 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
             return
         self.transport.write(answer)
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # TLS ends both ways at once
+            self.transport.write_eof()
         self.transport.resume_reading()
         self.loop.call_later(LINGER, self.transport.abort)
 
@@ -268,7 +271,7 @@ class Connection(HttpToolsProtocol):
             self.headers.append((name, value))
             if name == b"expect" and value.lower() == b"100-continue":
                 self.expect_100_continue = True
-        elif name in HEADERS:
+        elif name in HEADERS or name == AUTHORIZATION:
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -276,7 +279,7 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():  # It was asked to be closed by the request before.
             raise Refused
         self.quiet = 0
-        if not self.direct or self.answering:
+        if not self.direct or self.answering or not self.guard.knows(self.headers):
             self.direct = False
             self._hand_over()
             self.in_head = False

@@ -31,6 +31,9 @@ class Wire:
         if self.fills is not None:
             self.fills()
 
+    def can_write_eof(self):
+        return True
+
     def write_eof(self):
         self.ended = True
 
