@@ -36,6 +36,7 @@ from scorer.pool_jobs import PoolJobs
 from scorer.registry import Registry
 from scorer.scheduler import Scheduler
 from scorer.state import StateKeeper
+from scorer.trends import Trends
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -62,6 +63,8 @@ class Daemon:
         self.stats = DaemonStats()
         self.feedback = Feedback(self.registry, self.inflight, self.clocks)
         self.scheduler = Scheduler(self.clocks.monotonic)
+        self.trends = Trends()
+        self.registry.subscribe(lambda: self.trends.see(self.registry.snapshot))
         self.stopping = False
         self._path = path
         self._web = config.web
@@ -107,6 +110,7 @@ class Daemon:
             subscribe=self.registry.subscribe,
             feedback=self.feedback,
             operators=self.operators,
+            trends=self.trends,
         )
 
     def _inputs(self) -> Inputs:

@@ -167,7 +167,7 @@ class _Routes:
         refresh = refresh_seconds(asked)
         if isinstance(refresh, Problem):
             return plain(refresh)
-        page = status_page(snapshot, selection, asked, self._ports.inflight, self._ports.clocks)
+        page = status_page(snapshot, selection, asked, self._ports)
         return self._page("status.html", page, refresh)
 
     def _page(self, template: str, page: Page | TargetPage, refresh: int) -> Response:

@@ -13,8 +13,9 @@ from scorer.clocks import Clocks
 from scorer.core.snapshot import PoolView, ScrapeView, SignalView, Snapshot, TargetView
 from scorer.core.vocabulary import SignalName, State
 from scorer.http import words
+from scorer.http.ports import Ports
 from scorer.http.selection import Selection
-from scorer.inflight import InFlight
+from scorer.http.sparkline import Sparkline, sparkline
 
 VISIBLE = 0.05
 """Points below which a loss is not shown."""
@@ -61,6 +62,7 @@ class Row:
     bar: tuple[Segment, ...]
     bar_label: str
     losses: tuple[Segment, ...]
+    trend: Sparkline
     waiting: Cell
     running: Cell
     kv_cache: Cell
@@ -103,15 +105,14 @@ class Page:
     live_href: str
 
 
-def status_page(
-    snapshot: Snapshot, selection: Selection, refresh: str, inflight: InFlight, clocks: Clocks
-) -> Page:
+def status_page(snapshot: Snapshot, selection: Selection, refresh: str, ports: Ports) -> Page:
     """Return the page of ``selection``; ``refresh`` is kept in every link of the page."""
     chosen = {"pool": selection.pool, "state": selection.state, "refresh": refresh}
+    clocks = ports.clocks
     return Page(
         time=clocks.rfc3339(clocks.monotonic()),
         sections=tuple(
-            Section(pool, summary(pool), tuple(row(view, inflight, clocks) for view in views))
+            Section(pool, summary(pool), tuple(row(view, ports) for view in views))
             for pool, views in selection.pools
         ),
         pool_links=pool_links(snapshot, chosen),
@@ -166,8 +167,9 @@ def summary(pool: PoolView) -> str:
     return f"{targets}, {words.count(pool.eligible)} eligible"
 
 
-def row(view: TargetView, inflight: InFlight, clocks: Clocks) -> Row:
+def row(view: TargetView, ports: Ports) -> Row:
     """Return one target as the page shows it."""
+    clocks = ports.clocks
     bar, losses = score_bar(view)
     signals = view.signals
     return Row(
@@ -180,13 +182,14 @@ def row(view: TargetView, inflight: InFlight, clocks: Clocks) -> Row:
         bar=bar,
         bar_label=", ".join(segment.label for segment in bar),
         losses=losses,
+        trend=sparkline(view, ports.trends, clocks),
         waiting=signal_cell(signals[SignalName.QUEUE], words.count),
         running=Cell("–" if view.running is None else words.count(view.running)),
         kv_cache=signal_cell(signals[SignalName.KV_CACHE], words.percent),
         ttft=signal_cell(signals[SignalName.TTFT], words.latency),
         errors=signal_cell(signals[SignalName.ERRORS], words.percent),
         scrape=last_scrape(view.last_scrape, clocks),
-        picks=words.count(inflight.count(view.pool, view.target)),
+        picks=words.count(ports.inflight.count(view.pool, view.target)),
     )
 
 

@@ -18,6 +18,7 @@ from scorer.inflight import InFlight
 from scorer.operators import Operators
 from scorer.pick_stats import PickStats
 from scorer.registry import Registry
+from scorer.trends import Trends
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -82,3 +83,4 @@ class Ports:
     alive: Callable[[], str | None] = fine
     feedback: Feedback = field(default_factory=lambda: Feedback(Registry(), InFlight(), Clocks()))
     operators: Operators = field(default_factory=lambda: Operators(Registry(), Clocks()))
+    trends: Trends = field(default_factory=Trends)

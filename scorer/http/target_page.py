@@ -85,7 +85,7 @@ def target_page(view: TargetView, refresh: str, ports: Ports) -> TargetPage:
     return TargetPage(
         time=clocks.rfc3339(now),
         root="../" * (1 + view.target.count("/")),
-        row=row(view, ports.inflight, clocks),
+        row=row(view, ports),
         goal=goal(explanation),
         losses=losses(explanation, clocks),
         gains=tuple(gains(explanation)),

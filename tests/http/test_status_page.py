@@ -9,11 +9,9 @@ from scorer.core.vocabulary import Cause, Gap, Reason, ScrapeFailure, SignalName
 from scorer.http import words
 from scorer.http.app import create_flask
 from scorer.http.page import row, score_bar
-from scorer.inflight import InFlight
 from tests.http.builders import (
     SIGNALS,
     chat,
-    frozen_clocks,
     losses,
     pool,
     ports,
@@ -43,7 +41,7 @@ def asset(path):
 
 def shown(view):
     """Return the row of a target."""
-    return row(view, InFlight(), frozen_clocks())
+    return row(view, ports())
 
 
 def test_summary_counts_the_whole_pool():
