@@ -2,7 +2,7 @@
 # Sets up what one make target needs, and does nothing when it is there already.
 #
 #   scripts/setup.sh run     virtual environment with what ships
-#   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server, cc
+#   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server, Chromium, cc
 #   scripts/setup.sh bench   … and matplotlib and wrk
 #   scripts/setup.sh plot    … and matplotlib alone
 #
@@ -122,12 +122,19 @@ need_dnsmasq() {
     [ -x /usr/sbin/dnsmasq ] || need dnsmasq dnsmasq-base
 }
 
+# Looks at the status page; fonts, because a page without any has no width to speak of.
+need_chromium() {
+    command -v chromium >/dev/null && fc-list 2>/dev/null | grep -q . && return
+    apt_install chromium fonts-dejavu-core fontconfig
+}
+
 case ${1:-} in
     run) need_packages "" ;;
     test)
         need_packages "[dev]"
         need_prometheus
         need_dnsmasq
+        need_chromium
         need cc "gcc libc6-dev"
         ;;
     bench)

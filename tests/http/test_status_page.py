@@ -85,7 +85,7 @@ def test_state_filter():
 
 def test_state_filter_that_leaves_nothing():
     """A filter that no target passes says so."""
-    assert "No target of this pool is in that state." in page("/?state=draining", chat(1))
+    assert "No target of this pool is what was asked for." in page("/?state=draining", chat(1))
 
 
 def test_pool_filter():
