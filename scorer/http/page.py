@@ -99,6 +99,7 @@ class Link:
 class Column:
     """The head of a column to sort by; ``direction`` is its ``aria-sort``, empty without one."""
 
+    label: str
     href: str
     direction: str
 
@@ -163,7 +164,7 @@ def column(name: str, chosen: Mapping[str, str]) -> Column:
     """Return the head of a column: where it leads, and the order in force if it is by it."""
     sort = chosen["sort"]
     direction = {name: "ascending", f"-{name}": "descending"}.get(sort, "")
-    return Column(href({**chosen, "sort": next_sort(name, sort)}), direction)
+    return Column(words.COLUMNS[name], href({**chosen, "sort": next_sort(name, sort)}), direction)
 
 
 def pool_links(snapshot: Snapshot, chosen: Mapping[str, str]) -> tuple[Link, ...]:

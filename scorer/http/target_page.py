@@ -174,7 +174,7 @@ def gains(explanation: Explanation) -> list[Gain]:
 
 def orders(view: TargetView, now: float) -> tuple[Command, ...]:
     """Return the commands that change what picks do with the target as it is at ``now``."""
-    named = shlex.join(["--pool", view.pool, "--", view.target])
+    named = f"--pool {shlex.quote(view.pool)} {shlex.quote(view.target)}"
     drained = view.drain is not None and view.drain.active(now)
     found = [
         Command(

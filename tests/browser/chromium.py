@@ -18,6 +18,7 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-dev-shm-usage", "--disable-extensions", "--remote-debugging-pipe", "about:blank",
 )  # fmt: skip
+CONSOLE = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
 PATIENCE = 20.0
 """Seconds within which the browser answers."""
 
@@ -109,9 +110,8 @@ class Browser:
 
     def _note(self, method, params):
         self._events.append(method)
-        if method in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded") or (
-            method == "Network.loadingFailed" and not params.get("canceled")
-        ):
+        failed = method == "Network.loadingFailed" and not params.get("canceled")
+        if failed or method in CONSOLE:
             self.complaints.append(json.dumps(params))
         elif method == "Network.responseReceived" and params["response"]["status"] >= 400:
             self.complaints.append(params["response"]["url"])

@@ -122,7 +122,7 @@ def keep(browser: Browser, request: pytest.FixtureRequest) -> Iterator[None]:
         browser.save(Path(folder) / f"{name}.png")
 
 
-pytestmark = pytest.mark.usefixtures("keep")
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("keep")]
 
 PAGES = {
     "all": "/?pool=chat&refresh=0",
@@ -147,7 +147,9 @@ def test_nothing_to_complain_about(browser, site, path, dark):
 def test_body_does_not_scroll_sideways(browser, site, path, width):
     """Long names, notes and errors wrap, on a telephone too."""
     browser.open(site + path, width=width)
-    assert browser.run("document.documentElement.scrollWidth") <= width
+    page = "document.documentElement"
+    assert browser.run(f"{page}.clientWidth") > width - 20
+    assert browser.run(f"{page}.scrollWidth - {page}.clientWidth") == 0
     assert browser.complaints == []
 
 
@@ -160,10 +162,10 @@ def test_complaints_are_heard(browser, site):
 
 
 def test_500_targets(browser, site):
-    """All of them in one table, the worst first, within two seconds."""
+    """All of them in one table, the worst first, within five seconds."""
     began = time.monotonic()
     browser.open(site + PAGES["many"])
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 5.0
     assert browser.run("document.querySelectorAll('tbody tr').length") == MANY
     assert browser.run("document.querySelector('tbody th a').textContent") == "10.1.0.0:8000"
 
@@ -177,8 +179,11 @@ def test_line_is_drawn(browser, site):
 
 
 def test_search_by_keyboard(browser, site):
-    """The field has the focus; text and Enter lead to what was looked for."""
-    browser.open(site + "/?pool=many&sort=-score&refresh=0")
+    """The chip leads into the field; text and Enter lead to what was looked for."""
+    browser.open(site + "/?pool=many&sort=-score")
+    browser.run("document.querySelector('nav[aria-label=Search] a').focus()")
+    browser.press("Enter", "\r")
+    assert browser.run("document.activeElement.id") == "search"
     browser.type("10.1.1.24")
     browser.press("Enter", "\r")
     assert browser.run("document.querySelectorAll('tbody tr').length") == 11
