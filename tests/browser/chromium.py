@@ -5,6 +5,7 @@ Messages are JSON that ends with a zero byte, https://chromedevtools.github.io/d
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -122,6 +123,7 @@ def chromium(profile: Path) -> Iterator[Browser]:
     """Run a browser with a profile of its own; it is gone at the end, its children too."""
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
+    theirs_in, theirs_out = _moved(theirs_in), _moved(theirs_out)
     # Chromium reads commands from descriptor 3 and answers on 4.
     script = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out} {theirs_in}<&- {theirs_out}>&-'
     process = subprocess.Popen(
@@ -140,3 +142,10 @@ def chromium(profile: Path) -> Iterator[Browser]:
         process.wait()
         os.close(ours_in)
         os.close(ours_out)
+
+
+def _moved(descriptor: int) -> int:
+    """Return the descriptor under a number that is out of the way of 3 and 4."""
+    number = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(descriptor)
+    return number
