@@ -40,6 +40,7 @@ from scorer.pool_jobs import PoolJobs
 from scorer.registry import Registry
 from scorer.scheduler import Scheduler
 from scorer.state import StateKeeper
+from scorer.trends import Trends
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -73,6 +74,8 @@ class Daemon:
         self.stats = DaemonStats()
         self.feedback = Feedback(self.registry, self.inflight, self.clocks)
         self.scheduler = Scheduler(self.clocks.monotonic)
+        self.trends = Trends()
+        self.registry.subscribe(lambda: self.trends.see(self.registry.snapshot))
         self.stopping = False
         self._path = path
         self._lifecycle = lifecycle
@@ -123,6 +126,7 @@ class Daemon:
             outputs=self.outputs,
             reload=self.reload if self._lifecycle else None,
             document=lambda: self.config.document,
+            trends=self.trends,
         )
 
     def _inputs(self) -> Inputs:

@@ -133,7 +133,7 @@ need_dnsmasq() {
 need_grafana_packages() {
     local folder=dashboards/render key
     need npm "nodejs npm"
-    need chromium "chromium fonts-dejavu-core"
+    need_chromium
     key=$(sha256sum $folder/package.json | cut -d' ' -f1)
     [ "$(cat $folder/node_modules/scorer-setup 2>/dev/null)" = "$key" ] && return
     quietly "installing Grafana's packages into $folder/node_modules (a minute)" \
@@ -160,6 +160,12 @@ need_systemd() {
     need systemd-analyze systemd
 }
 
+# Looks at the status page; fonts, because a page without any has no width to speak of.
+need_chromium() {
+    command -v chromium >/dev/null && fc-list 2>/dev/null | grep -q . && return
+    apt_install chromium fonts-dejavu-core fontconfig
+}
+
 case ${1:-} in
     run) need_packages "" ;;
     test)
@@ -172,6 +178,7 @@ case ${1:-} in
         need_nginx
         need_luacheck
         need_systemd
+        need_chromium
         need cc "gcc libc6-dev"
         ;;
     bench)

@@ -22,7 +22,9 @@ from scorer.http.page import Page, status_page
 from scorer.http.ports import Ports
 from scorer.http.sd import groups
 from scorer.http.selection import Problem, Selection, find, holders, select
+from scorer.http.sorting import check_sort, sorted_selection
 from scorer.http.status import add_status_routes
+from scorer.http.table import table
 from scorer.http.target_page import TargetPage, target_page
 from scorer.http.views import (
     cooldown_data,
@@ -162,26 +164,31 @@ class _Routes:
         return _json(groups(pool, listed), 200)
 
     def status(self) -> Response:
-        as_json = request.args.get("format") == "json"
+        args = request.args
+        form, sort, asked = (args.get(name, "") for name in ("format", "sort", "refresh"))
+        refuse = failure if form == "json" else plain
         snapshot = self._ports.snapshot()
-        selection = self._select(snapshot)
+        selection = self._select(snapshot, args.get("search", ""))
         if isinstance(selection, Problem):
-            return failure(selection) if as_json else plain(selection)
-        if as_json:
-            return success(self._pools(selection))
-        asked = request.args.get("refresh", "")
+            return refuse(selection)
+        if problem := check_sort(sort) or check_format(form):
+            return refuse(problem)
+        if form:
+            pools = self._pools(sorted_selection(selection, sort, self._ports.inflight))
+            return success(pools) if form == "json" else csv_file(pools)
         refresh = refresh_seconds(asked)
         if isinstance(refresh, Problem):
             return plain(refresh)
-        page = status_page(snapshot, selection, asked, self._ports.inflight, self._ports.clocks)
+        page = status_page(snapshot, selection, sort, asked, self._ports)
         return self._page("status.html", page, refresh)
 
     def _page(self, template: str, page: Page | TargetPage, refresh: int) -> Response:
         html = render_template(template, page=page, refresh=refresh, version=self._ports.version)
         return Response(html.encode("utf-8", "replace"), headers=PAGE_HEADERS)
 
-    def _select(self, snapshot: Snapshot) -> Selection | Problem:
-        return select(snapshot, request.args.get("pool", ""), request.args.get("state", ""))
+    def _select(self, snapshot: Snapshot, search: str = "") -> Selection | Problem:
+        pool, state = request.args.get("pool", ""), request.args.get("state", "")
+        return select(snapshot, pool, state, search)
 
     def _pools(self, selection: Selection) -> list[dict[str, Any]]:
         inflight, clocks = self._ports.inflight, self._ports.clocks
@@ -200,6 +207,22 @@ def refresh_seconds(value: str) -> int | Problem:
         return int(value)
     rule = f"must be a number of seconds from 0 (never) to {MAX_REFRESH}"
     return Problem(400, "bad_data", f'refresh: {rule}, got "{value}"')
+
+
+def check_format(value: str) -> Problem | None:
+    """Return what is wrong with the value of ``format``, None when nothing is."""
+    if value in ("", "json", "csv"):
+        return None
+    return Problem(400, "bad_data", f'format: must be json or csv, got "{value}"')
+
+
+def csv_file(pools: list[dict[str, Any]]) -> Response:
+    """Return the targets of pools as a file."""
+    text = table(target for pool in pools for target in pool["targets"])
+    disposition = 'attachment; filename="scorer-targets.csv"'
+    headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
+    content_type = "text/csv; charset=utf-8; header=present"
+    return Response(text.encode("utf-8", "replace"), headers=headers, content_type=content_type)
 
 
 def shown_decisions(value: str) -> int | Problem:

@@ -13,8 +13,11 @@ from scorer.clocks import Clocks
 from scorer.core.snapshot import PoolView, ScrapeView, SignalView, Snapshot, TargetView
 from scorer.core.vocabulary import SignalName, State
 from scorer.http import words
+from scorer.http.holds import Hold, holds
+from scorer.http.ports import Ports
 from scorer.http.selection import Selection
-from scorer.inflight import InFlight
+from scorer.http.sorting import KEYS, next_sort, sorted_selection
+from scorer.http.sparkline import Sparkline, sparkline
 
 VISIBLE = 0.05
 """Points below which a loss is not shown."""
@@ -57,10 +60,12 @@ class Row:
     since: str
     since_time: str
     reason: str
+    holds: tuple[Hold, ...]
     score: str
     bar: tuple[Segment, ...]
     bar_label: str
     losses: tuple[Segment, ...]
+    trend: Sparkline
     waiting: Cell
     running: Cell
     kv_cache: Cell
@@ -91,32 +96,60 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Column:
+    """The head of a column to sort by; ``direction`` is its ``aria-sort``, empty without one."""
+
+    label: str
+    href: str
+    direction: str
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
-    """The whole page."""
+    """The whole page.
+
+    ``kept`` are the parameters that a search keeps, ``refresh`` aside: the page does not reload
+    while somebody types.
+    """
 
     time: str
     sections: tuple[Section, ...]
     pool_links: tuple[Link, ...]
     state_links: tuple[Link, ...]
+    columns: Mapping[str, Column]
+    search: str
+    everything_href: str
+    kept: Mapping[str, str]
     json_href: str
+    csv_href: str
     still_href: str
     live_href: str
 
 
 def status_page(
-    snapshot: Snapshot, selection: Selection, refresh: str, inflight: InFlight, clocks: Clocks
+    snapshot: Snapshot, selection: Selection, sort: str, refresh: str, ports: Ports
 ) -> Page:
-    """Return the page of ``selection``; ``refresh`` is kept in every link of the page."""
-    chosen = {"pool": selection.pool, "state": selection.state, "refresh": refresh}
+    """Return the page of ``selection``; every link of it keeps all that was asked for."""
+    chosen = {
+        "pool": selection.pool, "state": selection.state, "search": selection.search,
+        "sort": sort, "refresh": refresh,
+    }  # fmt: skip
+    clocks = ports.clocks
+    ordered = sorted_selection(selection, sort, ports.inflight)
     return Page(
         time=clocks.rfc3339(clocks.monotonic()),
         sections=tuple(
-            Section(pool, summary(pool), tuple(row(view, inflight, clocks) for view in views))
-            for pool, views in selection.pools
+            Section(pool, summary(pool), tuple(row(view, ports) for view in views))
+            for pool, views in ordered.pools
         ),
         pool_links=pool_links(snapshot, chosen),
         state_links=state_links(selection, chosen),
+        columns={name: column(name, chosen) for name in KEYS},
+        search=selection.search,
+        everything_href=href(chosen | {"search": ""}),
+        kept={name: chosen[name] for name in ("pool", "state", "sort") if chosen[name]},
         json_href=href(chosen | {"refresh": "", "format": "json"}),
+        csv_href=href(chosen | {"refresh": "", "format": "csv"}),
         still_href=href(chosen | {"refresh": "0"}),
         live_href=href(chosen | {"refresh": ""}),
     )
@@ -125,6 +158,13 @@ def status_page(
 def href(query: Mapping[str, str]) -> str:
     """Return the address of the page with the parameters of ``query`` that are not empty."""
     return "./?" + urlencode({name: value for name, value in query.items() if value})
+
+
+def column(name: str, chosen: Mapping[str, str]) -> Column:
+    """Return the head of a column: where it leads, and the order in force if it is by it."""
+    sort = chosen["sort"]
+    direction = {name: "ascending", f"-{name}": "descending"}.get(sort, "")
+    return Column(words.COLUMNS[name], href({**chosen, "sort": next_sort(name, sort)}), direction)
 
 
 def pool_links(snapshot: Snapshot, chosen: Mapping[str, str]) -> tuple[Link, ...]:
@@ -166,8 +206,9 @@ def summary(pool: PoolView) -> str:
     return f"{targets}, {words.count(pool.eligible)} eligible"
 
 
-def row(view: TargetView, inflight: InFlight, clocks: Clocks) -> Row:
+def row(view: TargetView, ports: Ports) -> Row:
     """Return one target as the page shows it."""
+    clocks = ports.clocks
     bar, losses = score_bar(view)
     signals = view.signals
     return Row(
@@ -176,17 +217,19 @@ def row(view: TargetView, inflight: InFlight, clocks: Clocks) -> Row:
         since=words.span(clocks.age(view.state_since)),
         since_time=clocks.rfc3339(view.state_since),
         reason=words.said(words.REASONS, view.state_reason),
+        holds=holds(view, clocks),
         score="–" if view.score is None else f"{view.score:.1f}",
         bar=bar,
         bar_label=", ".join(segment.label for segment in bar),
         losses=losses,
+        trend=sparkline(view, ports.trends, clocks),
         waiting=signal_cell(signals[SignalName.QUEUE], words.count),
         running=Cell("–" if view.running is None else words.count(view.running)),
         kv_cache=signal_cell(signals[SignalName.KV_CACHE], words.percent),
         ttft=signal_cell(signals[SignalName.TTFT], words.latency),
         errors=signal_cell(signals[SignalName.ERRORS], words.percent),
         scrape=last_scrape(view.last_scrape, clocks),
-        picks=words.count(inflight.count(view.pool, view.target)),
+        picks=words.count(ports.inflight.count(view.pool, view.target)),
     )
 
 

@@ -20,6 +20,7 @@ from scorer.operators import Operators
 from scorer.output_stats import OutputStats
 from scorer.pick_stats import PickStats
 from scorer.registry import Registry
+from scorer.trends import Trends
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -90,3 +91,4 @@ class Ports:
     outputs: OutputStats = field(default_factory=OutputStats)
     reload: Callable[[], bool] | None = None
     document: Callable[[], dict[str, Any]] = dict
+    trends: Trends = field(default_factory=Trends)

@@ -1,4 +1,4 @@
-"""The part of a snapshot that a URL asks for: ``?pool=`` and ``?state=``."""
+"""The part of a snapshot that a URL asks for: ``?pool=``, ``?state=`` and ``?search=``."""
 
 from dataclasses import dataclass
 
@@ -22,24 +22,40 @@ class Selection:
     pool: str
     state: str
     pools: tuple[tuple[PoolView, tuple[TargetView, ...]], ...]
+    search: str = ""
 
 
-def select(snapshot: Snapshot, pool: str, state: str) -> Selection | Problem:
-    """Return what ``pool`` and ``state`` select, or which of the two does not exist."""
+def select(snapshot: Snapshot, pool: str, state: str, search: str = "") -> Selection | Problem:
+    """Return what the three select, or which of ``pool`` and ``state`` does not exist.
+
+    ``search`` is text that the name, the engine, its version or a model has, in any case.
+    """
     if pool and pool not in snapshot.pools:
         known = ", ".join(snapshot.pools)
         return Problem(404, "not_found", f'pool: must be one of {known}, got "{pool}"')
     if state and state not in STATES:
         return Problem(400, "bad_data", f'state: must be one of {", ".join(State)}, got "{state}"')
     pools = [snapshot.pools[pool]] if pool else snapshot.pools.values()
-    return Selection(pool, state, tuple((view, _in_state(view, state)) for view in pools))
+    wanted = search.strip().casefold()
+    chosen = tuple((view, _chosen(view, state, wanted)) for view in pools)
+    return Selection(pool, state, chosen, search.strip())
 
 
 STATES = frozenset(str(state) for state in State)
 
 
-def _in_state(pool: PoolView, state: str) -> tuple[TargetView, ...]:
-    return tuple(view for view in pool.targets if not state or view.state == state)
+def _chosen(pool: PoolView, state: str, search: str) -> tuple[TargetView, ...]:
+    return tuple(
+        view
+        for view in pool.targets
+        if (not state or view.state == state) and (not search or search in searched(view))
+    )
+
+
+def searched(view: TargetView) -> str:
+    """Return the text in which a search looks; one text does not run into the next."""
+    texts = (view.target, f"{view.engine} {view.engine_version}", *view.model_names)
+    return "\n".join(texts).casefold()
 
 
 def find(snapshot: Snapshot, target: str, pool: str) -> TargetView | Problem:

@@ -1,5 +1,6 @@
 """What the page of one target shows, as words and numbers ready to print."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
@@ -59,6 +60,14 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Command:
+    """What an order does, and the command that gives it."""
+
+    text: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
 class TargetPage:
     """The page of one target; ``root`` leads from it to the page of all targets."""
 
@@ -68,6 +77,7 @@ class TargetPage:
     goal: str
     losses: tuple[Loss, ...]
     gains: tuple[Gain, ...]
+    orders: tuple[Command, ...]
     transitions: tuple[Event, ...]
     decisions: tuple[Event, ...]
     errors: tuple[Event, ...]
@@ -85,10 +95,11 @@ def target_page(view: TargetView, refresh: str, ports: Ports) -> TargetPage:
     return TargetPage(
         time=clocks.rfc3339(now),
         root="../" * (1 + view.target.count("/")),
-        row=row(view, ports.inflight, clocks),
+        row=row(view, ports),
         goal=goal(explanation),
         losses=losses(explanation, clocks),
         gains=tuple(gains(explanation)),
+        orders=orders(view, now),
         transitions=tuple(
             _event(each.at, each.after, change_story(transition_data(each, clocks)), clocks)
             for each in reversed(view.transitions)
@@ -159,6 +170,25 @@ def gains(explanation: Explanation) -> list[Gain]:
         Gain(words.gain(remedy.points), remedy_text(remedy, explanation))
         for remedy in explanation.remedies
     ]
+
+
+def orders(view: TargetView, now: float) -> tuple[Command, ...]:
+    """Return the commands that change what picks do with the target as it is at ``now``."""
+    named = f"--pool {shlex.quote(view.pool)} {shlex.quote(view.target)}"
+    drained = view.drain is not None and view.drain.active(now)
+    found = [
+        Command(
+            "change the drain" if drained else "take it out of all picks",
+            f"scorer drain --duration 10m --reason 'why' {named}",
+        )
+    ]
+    if drained:
+        found.append(Command("take the drain back", f"scorer undrain {named}"))
+    cooldown = f"scorer cooldown --duration 1m --reason 'why' {named}"
+    found.append(Command("keep long prompts away", cooldown))
+    if view.cooldown.active:
+        found.append(Command("end the cooldown", f"scorer end-cooldown {named}"))
+    return tuple(found)
 
 
 def _pick(decision: Decision, target: str, clocks: Clocks) -> Event:

@@ -68,6 +68,18 @@ FAILURES = {
     ScrapeFailure.LOCAL: "scorer out of resources",
 }
 
+COLUMNS = {
+    "target": "Target",
+    "state": "State",
+    "score": "Score",
+    "waiting": "Waiting",
+    "running": "Running",
+    "kv_cache": "KV cache",
+    "ttft": "TTFT",
+    "errors": "Errors",
+    "picks": "Picks",
+    "scrape": "Last scrape",
+}
 PICK_REASONS = {
     "draw": "the better of two",
     "cold": "none other nearly as cheap",

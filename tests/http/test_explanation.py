@@ -17,9 +17,8 @@ from scorer.http.app import create_flask
 from scorer.http.page import row
 from scorer.http.pick import PickEndpoint
 from scorer.http.remedies import WAYS_BACK, remedy_text
-from scorer.inflight import InFlight
 from tests.core.builders import REFUSED, page
-from tests.http.builders import NOW, frozen_clocks, pool, ports, target, unreachable
+from tests.http.builders import NOW, pool, ports, target, unreachable
 from tests.http.harness import drive, http_scope
 from tests.http.judged import busy, judged, scraped, tell
 
@@ -235,7 +234,7 @@ def test_page_of_all_targets_links_here():
 def test_unknown_words_are_shown_as_they_are():
     """A reason or cause without words for people is no fault of the page."""
     view = target(state_reason="moved_away", points_lost={"weather_report": 12.5})
-    shown = row(view, InFlight(), frozen_clocks())
+    shown = row(view, ports())
     assert shown.reason == "moved away"
     assert [part.label for part in shown.losses] == ["weather report −12.5"]
 

@@ -9,11 +9,9 @@ from scorer.core.vocabulary import Cause, Gap, Reason, ScrapeFailure, SignalName
 from scorer.http import words
 from scorer.http.app import create_flask
 from scorer.http.page import row, score_bar
-from scorer.inflight import InFlight
 from tests.http.builders import (
     SIGNALS,
     chat,
-    frozen_clocks,
     losses,
     pool,
     ports,
@@ -43,7 +41,7 @@ def asset(path):
 
 def shown(view):
     """Return the row of a target."""
-    return row(view, InFlight(), frozen_clocks())
+    return row(view, ports())
 
 
 def test_summary_counts_the_whole_pool():
@@ -87,7 +85,7 @@ def test_state_filter():
 
 def test_state_filter_that_leaves_nothing():
     """A filter that no target passes says so."""
-    assert "No target of this pool is in that state." in page("/?state=draining", chat(1))
+    assert "No target of this pool is what was asked for." in page("/?state=draining", chat(1))
 
 
 def test_pool_filter():

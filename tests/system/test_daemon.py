@@ -1,6 +1,7 @@
 """The daemon as a process: scores, picks, signals, reloads, misbehaving engines."""
 
 import gzip
+import re
 import signal
 import subprocess
 import sys
@@ -36,13 +37,15 @@ def test_two_engines_get_a_score_and_a_share(engine: Engines, daemon: Daemons) -
 
 
 def test_loaded_engine_loses_score_within_two_scrapes(engine: Engines, daemon: Daemons) -> None:
-    """A queue shows in the score two intervals later, and picks go elsewhere."""
+    """A queue shows in the score and on the page two intervals later; picks go elsewhere."""
     one, two = engine(), engine()
     running = daemon(pool_of(one, two)).ready()
     one.serves(waiting=60, kv_cache=1.0, count=20, sum=41.0)
     began = time.monotonic()
     running.until(lambda: running.target(one.target)["score"] < 50)
     assert time.monotonic() - began < 2.9
+    lowest = re.findall(r"<title>lowest of the last 15 minutes ([\d.]+)", running.get("/").text)
+    assert min(map(float, lowest)) < 50
     assert picks(running, 100)[two.target] >= 90
 
 
