@@ -140,7 +140,7 @@ def read_request(body: bytes) -> dict[str, Any]:
         raise RequestError(_message("the body", "must be a DiscoveryRequest in JSON", raw))
     fields: dict[str, Any] = {}
     for given, value in raw.items():
-        name = _CAMEL[given] if given in _CAMEL else given
+        name = str(_CAMEL.get(given, given))
         if name in fields:
             raise RequestError(f"{name}: must be given once")
         if value is not None:  # protobuf's JSON writes null for a field that is not set

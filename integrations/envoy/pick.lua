@@ -1,0 +1,92 @@
+-- Asks the daemon for a target before Envoy chooses an endpoint; a Lua filter of the listener.
+--
+-- The answer becomes the header x-scorer-endpoints ("ip:port,ip:port", the alternates after the
+-- target), which the load-balancing policy override_host reads; retries walk down the list.
+-- Without an answer within TIMEOUT_MS there is no such header, and the policy's fallback
+-- chooses: no request waits longer, and none fails, for want of a daemon.
+--
+-- `pool` in the filter_context of a route names the pool; without one the daemon has to have
+-- only one.
+
+local CLUSTER = "scorer"
+local TIMEOUT_MS, TELL_MS = 20, 1000
+local BODY_LIMIT = 1024
+local TOKEN = os.getenv("SCORER_FEEDBACK_TOKEN")
+
+local function pool_of(handle)
+  local context = handle:filterContext()
+  local pool = context and context["pool"]
+  return type(pool) == "string" and pool ~= "" and pool or nil
+end
+
+function envoy_on_request(handle)
+  local headers = handle:headers()
+  -- Ours alone: a client must not steer a pick, nor report one.
+  headers:remove("x-scorer-endpoints")
+  headers:remove("x-scorer-pick-id")
+  local answer = handle:httpCall(CLUSTER, {
+    [":method"] = "GET",
+    [":path"] = "/pick?format=headers",
+    [":authority"] = CLUSTER,
+    ["x-scorer-pool"] = pool_of(handle),
+    ["x-scorer-prompt-bytes"] = headers:get("content-length"),
+  }, nil, TIMEOUT_MS)
+  if not answer or answer[":status"] ~= "204" then
+    return
+  end
+  -- Objects taken before a call that yields are dead after it.
+  headers = handle:headers()
+  headers:add("x-scorer-endpoints", answer["x-scorer-endpoints"])
+  headers:add("x-scorer-pick-id", answer["x-scorer-pick-id"])
+  local metadata = handle:streamInfo():dynamicMetadata()
+  metadata:set("scorer", "id", answer["x-scorer-pick-id"])
+  metadata:set("scorer", "endpoints", answer["x-scorer-endpoints"])
+end
+
+local function nth(list, number)
+  for item in list:gmatch("[^,]+") do
+    number = number - 1
+    if number == 0 then
+      return item
+    end
+  end
+  return nil
+end
+
+local function escape(char)
+  return string.format("\\u%04x", char:byte())
+end
+
+-- An answer that Envoy made itself, as no attempt got one. The cluster's filters never see the
+-- end of such an attempt, so it is told from here, in Envoy's words, which the daemon knows.
+function envoy_on_response(handle)
+  local headers = handle:headers()
+  local picked = handle:streamInfo():dynamicMetadata():get("scorer")
+  if not picked or headers:get("x-envoy-upstream-service-time") then
+    return
+  end
+  local status = headers:get(":status")
+  local attempts = tonumber(headers:get("x-envoy-attempt-count") or "1")
+  local said = ""
+  for chunk in handle:bodyChunks() do
+    local size = chunk:length()
+    if size > 0 and #said < BODY_LIMIT then
+      said = said .. chunk:getBytes(0, math.min(size, BODY_LIMIT - #said))
+    end
+  end
+  local target = nth(picked.endpoints, attempts)
+  local body = string.format(
+    '{"pick_id":"%s",%s"status":%s,"error_body":"%s"}',
+    picked.id,
+    target and '"target":"' .. target .. '",' or "",
+    status,
+    said:gsub('[^ !#-%[%]-~]', escape)
+  )
+  handle:httpCall(CLUSTER, {
+    [":method"] = "POST",
+    [":path"] = "/feedback",
+    [":authority"] = CLUSTER,
+    ["content-type"] = "application/json",
+    ["authorization"] = TOKEN and "Bearer " .. TOKEN or nil,
+  }, body, TELL_MS, true)
+end
