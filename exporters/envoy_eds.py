@@ -208,13 +208,14 @@ def _endpoint(view: TargetView, address: tuple[str, int]) -> dict[str, Any]:
 def health_status(view: TargetView) -> str:
     """Return Envoy's word for whether a target takes requests.
 
-    A target that was not judged yet is UNKNOWN, which Envoy sends requests to.
+    A target that was not judged yet is UNKNOWN, which Envoy sends requests to. One that only
+    single requests can bring back stays HEALTHY, at the lowest weight: they are the way back.
     """
     if view.state is State.DRAINING:
         return "DRAINING"
     if view.score is None:
         return "UNKNOWN"
-    return "HEALTHY" if view.eligible else "UNHEALTHY"
+    return "HEALTHY" if view.eligible or view.probe_only else "UNHEALTHY"
 
 
 def load_balancing_weight(view: TargetView) -> int:

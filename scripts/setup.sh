@@ -2,7 +2,7 @@
 # Sets up what one make target needs, and does nothing when it is there already.
 #
 #   scripts/setup.sh run     virtual environment with what ships
-#   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server, cc
+#   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server, curl, cc
 #   scripts/setup.sh bench   … and matplotlib and wrk
 #   scripts/setup.sh plot    … and matplotlib alone
 #
@@ -128,6 +128,7 @@ case ${1:-} in
         need_packages "[dev]"
         need_prometheus
         need_dnsmasq
+        need curl curl
         need cc "gcc libc6-dev"
         ;;
     bench)

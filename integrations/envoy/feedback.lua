@@ -13,7 +13,7 @@
 -- The cluster's header_mutation filter, which comes after this one, says in the header
 -- x-scorer-upstream which endpoint an answer is from.
 
-local CLUSTER = "scorer"
+local CLUSTER = "scorer_feedback"
 local ASK_MS, TELL_MS = 20, 1000
 local BODY_LIMIT = 4096
 local KEPT_BODY_LIMIT = 65536
@@ -91,7 +91,7 @@ local function tell(handle, fields, path)
   return handle:httpCall(CLUSTER, {
     [":method"] = "POST",
     [":path"] = path or "/feedback",
-    [":authority"] = CLUSTER,
+    [":authority"] = "scorer",
     ["content-type"] = "application/json",
     ["content-length"] = tostring(#body),
     ["authorization"] = TOKEN and "Bearer " .. TOKEN or nil,

@@ -3,15 +3,39 @@
 -- The answer becomes the header x-scorer-endpoints ("ip:port,ip:port", the alternates after the
 -- target), which the load-balancing policy override_host reads; retries walk down the list.
 -- Without an answer within TIMEOUT_MS there is no such header, and the policy's fallback
--- chooses: no request waits longer, and none fails, for want of a daemon.
+-- chooses: no request waits longer, and none fails, for want of a daemon. After MISSES misses in a
+-- row the daemon is left alone for SKIP_MS; then a single request tries again.
 --
 -- `pool` in the filter_context of a route names the pool; without one the daemon has to have
 -- only one.
 
-local CLUSTER = "scorer"
+local CLUSTER, FEEDBACK_CLUSTER = "scorer", "scorer_feedback"
 local TIMEOUT_MS, TELL_MS = 20, 1000
+local MISSES, SKIP_MS = 3, 1000
 local BODY_LIMIT = 1024
 local TOKEN = os.getenv("SCORER_FEEDBACK_TOKEN")
+
+-- Of this worker: Envoy has one Lua state for each.
+local misses, ask_again_at = 0, 0
+
+-- Whether the daemon may be asked at `now`, in milliseconds.
+local function may_ask(now)
+  if misses < MISSES then
+    return true
+  end
+  if now < ask_again_at then
+    return false
+  end
+  ask_again_at = now + TIMEOUT_MS  -- the others go on without, until this one knows
+  return true
+end
+
+local function note(answered, now)
+  misses = answered and 0 or misses + 1
+  if misses >= MISSES then
+    ask_again_at = now + SKIP_MS
+  end
+end
 
 local function pool_of(handle)
   local context = handle:filterContext()
@@ -24,14 +48,19 @@ function envoy_on_request(handle)
   -- Ours alone: a client must not steer a pick, nor report one.
   headers:remove("x-scorer-endpoints")
   headers:remove("x-scorer-pick-id")
+  if not may_ask(handle:timestamp()) then
+    return
+  end
   local answer = handle:httpCall(CLUSTER, {
     [":method"] = "GET",
     [":path"] = "/pick?format=headers",
-    [":authority"] = CLUSTER,
+    [":authority"] = "scorer",
     ["x-scorer-pool"] = pool_of(handle),
     ["x-scorer-prompt-bytes"] = headers:get("content-length"),
   }, nil, TIMEOUT_MS)
-  if not answer or answer[":status"] ~= "204" then
+  local status = answer and answer[":status"]
+  note(status and status ~= "503" and status ~= "504", handle:timestamp())
+  if status ~= "204" then
     return
   end
   -- Objects taken before a call that yields are dead after it.
@@ -82,10 +111,10 @@ function envoy_on_response(handle)
     status,
     said:gsub('[^ !#-%[%]-~]', escape)
   )
-  handle:httpCall(CLUSTER, {
+  handle:httpCall(FEEDBACK_CLUSTER, {
     [":method"] = "POST",
     [":path"] = "/feedback",
-    [":authority"] = CLUSTER,
+    [":authority"] = "scorer",
     ["content-type"] = "application/json",
     ["authorization"] = TOKEN and "Bearer " .. TOKEN or nil,
   }, body, TELL_MS, true)

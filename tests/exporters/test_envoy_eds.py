@@ -42,11 +42,14 @@ def test_targets_are_endpoints():
     """With the weight in percent, and the health of their state; never a weight of 0."""
     cooling = target("10.0.0.2:8000", weight=0.3, state=State.COOLDOWN)
     leaving = target("10.0.0.3:8000", weight=0.0, state=State.DRAINING, eligible=False)
-    eds = discovery(pool(target(), cooling, leaving, unreachable(), unscored()))
+    frozen = target("10.0.0.4:8000", weight=0.0, state=State.DEGRADED, eligible=False,
+                    probe_only=True)  # fmt: skip
+    eds = discovery(pool(target(), cooling, leaving, frozen, unreachable(), unscored()))
     assert endpoints(eds) == {
         ("10.0.0.7", 8000): ("HEALTHY", 88),
         ("10.0.0.2", 8000): ("HEALTHY", 30),
         ("10.0.0.3", 8000): ("DRAINING", 1),
+        ("10.0.0.4", 8000): ("HEALTHY", 1),
         ("10.0.0.9", 8000): ("UNHEALTHY", 1),
         ("10.0.0.8", 8000): ("UNKNOWN", 100),
     }
