@@ -4,6 +4,7 @@
 #   scripts/setup.sh run     virtual environment with what ships
 #   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server, curl, cc
 #   scripts/setup.sh bench   … and matplotlib and wrk
+#   scripts/setup.sh bench-proxy   … and wrk and two routers to compare with
 #   scripts/setup.sh plot    … and matplotlib alone
 #
 # Debian 12 or 13, as root or with sudo. PYTHON names the interpreter (default python3).
@@ -122,6 +123,20 @@ need_dnsmasq() {
     [ -x /usr/sbin/dnsmasq ] || need dnsmasq dnsmasq-base
 }
 
+# need_router NAME VERSION: other projects' routers, to be measured beside ours, each in an
+# environment of its own. Without them the benchmark measures the rest.
+need_router() {
+    local venv=.venv-routers/$1
+    [ -x "$venv/bin/$1" ] && return
+    say "installing $1 $2 into $venv"
+    rm -rf "$venv"
+    if ! { "$python" -m venv "$venv" && "$venv/bin/pip" install --quiet "$1==$2"; } >"$log" 2>&1
+    then
+        say "$1 $2 cannot be installed here, so it is not measured"
+        rm -rf "$venv"
+    fi
+}
+
 case ${1:-} in
     run) need_packages "" ;;
     test)
@@ -137,9 +152,16 @@ case ${1:-} in
         need wrk wrk
         need taskset util-linux
         ;;
+    bench-proxy)
+        need_packages "[dev]"
+        need wrk wrk
+        need taskset util-linux
+        need_router vllm-router 0.1.17
+        need_router sglang-router 0.3.2
+        ;;
     plot)
         need_packages "[dev]"
         need_plots
         ;;
-    *) die "usage: scripts/setup.sh run|test|bench|plot" ;;
+    *) die "usage: scripts/setup.sh run|test|bench|bench-proxy|plot" ;;
 esac

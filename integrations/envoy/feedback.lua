@@ -10,13 +10,18 @@
 -- * A request that the client leaves, and a stream that breaks off, end here without a word:
 --   Envoy drops the filter. The daemon sees their end in the engine's own numbers.
 --
+-- * Reports go in batches: at once when nothing else is under way in this worker, else when one is
+--   FLUSH_MS old and something happens. Envoy has no timers for Lua.
+--
 -- The cluster's header_mutation filter, which comes after this one, says in the header
--- x-scorer-upstream which endpoint an answer is from.
+-- x-scorer-upstream which endpoint an answer is from, and which pick it is about.
 
 local CLUSTER = "scorer_feedback"
 local ASK_MS, TELL_MS = 20, 1000
+local FLUSH_MS, FLUSH_SIZE, MOST_QUEUED = 20, 16, 2048
 local BODY_LIMIT = 4096
 local KEPT_BODY_LIMIT = 65536
+local SHORT_BODY = 16384  -- comes with its head, as far as time goes
 local MOST_HEADERS = 40
 local LONGEST_LINE = 65536
 local REMEMBERED = 4096
@@ -24,27 +29,28 @@ local RETRIED = { ["429"] = true, ["502"] = true, ["503"] = true, ["529"] = true
 local CLIENTS_FAULT = { client_rate_limit = true, client_error = true, client_abort = true }
 local TOKEN = os.getenv("SCORER_FEEDBACK_TOKEN")
 
--- Attempts that have no answer yet, by pick id, in two generations: those of requests that were
--- dropped are forgotten with the older one.
+-- Attempts that have no answer yet, by pick id: {target, when the request was sent in ms}. In two
+-- generations: those of requests that were dropped are forgotten with the older one.
 local waiting, waited, count = {}, {}, 0
 
-local function remember(id, target)
+local function remember(id, attempt)
   if count >= REMEMBERED then
     waiting, waited, count = {}, waiting, 0
   end
-  waiting[id] = target
+  waiting[id] = attempt
   count = count + 1
 end
 
 local function recall(id)
-  local target = waiting[id] or waited[id]
+  local attempt = waiting[id] or waited[id]
   waiting[id], waited[id] = nil, nil
-  return target
+  return attempt
 end
 
-local function now(handle)
-  return tonumber(handle:timestampString(EnvoyTimestampResolution.MICROSECOND)) / 1e6
-end
+-- Answers under way in this worker. Weak, so that those of dropped requests go with the garbage.
+local open = setmetatable({}, { __mode = "k" })
+-- Reports not sent yet, and when the first of them was made, in milliseconds.
+local queue, queued_at = {}, 0
 
 local ESCAPED = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t" }
 
@@ -86,25 +92,49 @@ local function headers_json(headers)
   return "{" .. table.concat(found, ",") .. "}"
 end
 
-local function tell(handle, fields, path)
-  local body = "{" .. table.concat(fields, ",") .. "}"
+local function post(handle, path, body, timeout, later)
   return handle:httpCall(CLUSTER, {
     [":method"] = "POST",
-    [":path"] = path or "/feedback",
+    [":path"] = path,
     [":authority"] = "scorer",
     ["content-type"] = "application/json",
     ["content-length"] = tostring(#body),
     ["authorization"] = TOKEN and "Bearer " .. TOKEN or nil,
-  }, body, path and ASK_MS or TELL_MS, not path)
+  }, body, timeout, later)
+end
+
+local function flush(handle)
+  local body = "[" .. table.concat(queue, ",") .. "]"
+  queue = {}
+  post(handle, "/feedback", body, TELL_MS, true)
+end
+
+-- Sends what is queued if it is time to, or if nothing else will happen here that would.
+local function flush_if_due(handle, at)
+  local size = #queue
+  if size > 0 and (size >= FLUSH_SIZE or at - queued_at >= FLUSH_MS or next(open) == nil) then
+    flush(handle)
+  end
+end
+
+local function tell(handle, fields)
+  local at = handle:timestamp()
+  if #queue == 0 then
+    queued_at = at
+  end
+  if #queue < MOST_QUEUED then
+    queue[#queue + 1] = "{" .. table.concat(fields, ",") .. "}"
+  end
+  flush_if_due(handle, at)
 end
 
 local function told_of(id, target, status)
   local fields = { '"status":' .. status }
   if id then
-    fields[#fields + 1] = '"pick_id":' .. quoted(id)
+    fields[#fields + 1] = '"pick_id":"' .. id .. '"'
   end
   if target and target ~= "" then
-    fields[#fields + 1] = '"target":' .. quoted(target)
+    fields[#fields + 1] = '"target":"' .. target .. '"'
   end
   return fields
 end
@@ -168,17 +198,20 @@ local function watch_stream(handle, told, sent_at)
   for chunk in handle:bodyChunks() do
     local length = chunk:length()
     local text = length > 0 and chunk:getBytes(0, length) or ""
+    if #queue > 0 then
+      flush_if_due(handle, handle:timestamp())
+    end
     broken = broken or error_event(text)
     if not first_at and text ~= "" then
       local token, reason
       token, left, reason = read_lines(left, text)
       finish = reason or finish
       if token then
-        first_at = now(handle)
+        first_at = handle:timestamp()
         local fields = told_of(id, target, status)
         fields[#fields + 1] = '"event":"first_token"'
         if sent_at then
-          fields[#fields + 1] = string.format('"ttft_seconds":%.6f', first_at - sent_at)
+          fields[#fields + 1] = string.format('"ttft_seconds":%.3f', (first_at - sent_at) / 1000)
         end
         tell(handle, fields)
       end
@@ -229,7 +262,8 @@ local function refuse(handle, told)
   fields[#fields + 1] = '"headers":' .. told.headers
   fields[#fields + 1] = '"error_body":'
     .. quoted(size > 0 and body:getBytes(0, math.min(size, BODY_LIMIT)) or "")
-  local answer, verdict = tell(handle, fields, "/feedback?explain=1")
+  local report = "{" .. table.concat(fields, ",") .. "}"
+  local answer, verdict = post(handle, "/feedback?explain=1", report, ASK_MS, false)
   local class = answer and answer[":status"] == "202" and verdict
     and verdict:match('"class"%s*:%s*"([%w_]+)"')
   if not CLIENTS_FAULT[class or ""] then
@@ -240,55 +274,64 @@ end
 function envoy_on_request(handle)
   local headers = handle:headers()
   local id = headers:get("x-scorer-pick-id")
-  local attempt = tonumber(headers:get("x-envoy-attempt-count") or "1") or 1
-  if id then
-    local unanswered = recall(id)
-    if attempt > 1 and unanswered then
-      -- The attempt before had no answer at all: refused, reset, or timed out.
-      tell(handle, told_of(id, unanswered, "0"))
-    end
-    local place = 0
-    for target in (headers:get("x-scorer-endpoints") or ""):gmatch("[^,]+") do
-      place = place + 1
-      if place == attempt then
-        remember(id, target)
-      end
-    end
-    handle:streamInfo():dynamicMetadata():set("scorer", "id", id)
+  if not id then
+    return
   end
-  for _ in handle:bodyChunks() do
-    -- Passed on as it comes; the time runs from its end.
+  local number = tonumber(headers:get("x-envoy-attempt-count") or "1") or 1
+  local unanswered = recall(id)
+  if number > 1 and unanswered and unanswered.target then
+    -- The attempt before had no answer at all: refused, reset, or timed out.
+    tell(handle, told_of(id, unanswered.target, "0"))
   end
-  handle:streamInfo():dynamicMetadata():set("scorer", "sent", tostring(now(handle)))
+  local attempt, place = {}, 0
+  for target in (headers:get("x-scorer-endpoints") or ""):gmatch("[^,]+") do
+    place = place + 1
+    if place == number then
+      attempt.target = target
+    end
+  end
+  remember(id, attempt)
+  local length = tonumber(headers:get("content-length") or "")
+  if not length or length > SHORT_BODY then
+    for _ in handle:bodyChunks() do
+      -- Passed on as it comes; the time runs from its end.
+    end
+  end
+  attempt.sent_at = handle:timestamp()
 end
 
 function envoy_on_response(handle)
-  local meta = handle:streamInfo():dynamicMetadata():get("scorer") or {}
   local headers = handle:headers()
   local status = headers:get(":status") or "0"
-  local told = { id = meta.id, target = headers:get("x-scorer-upstream"), status = status }
-  if told.id then
-    recall(told.id)
+  local target, id = (headers:get("x-scorer-upstream") or ""):match("^(%S+) (%S+)$")
+  if id == "-" then
+    id = nil
   end
+  local attempt = id and recall(id) or {}
   local failed = tonumber(status) >= 400
-  if failed then
-    told.headers = headers_json(headers)
-  end
   local load = headers:get("endpoint-load-metrics")
-  told.load = load and '{"endpoint-load-metrics":' .. quoted(load) .. "}"
-  if RETRIED[status] and (tonumber(headers:get("content-length") or "0") or 0) <= KEPT_BODY_LIMIT then
+  local told = {
+    id = id,
+    target = target,
+    status = status,
+    headers = failed and headers_json(headers),
+    load = load and '{"endpoint-load-metrics":' .. quoted(load) .. "}",
+  }
+  if RETRIED[status] and (tonumber(headers:get("content-length")) or 0) <= KEPT_BODY_LIMIT then
     refuse(handle, told)
     return
   end
-  local sent_at = tonumber(meta.sent or "")
+  open[told] = true
   local fields
   if not failed and (headers:get("content-type") or ""):find("text/event-stream", 1, true) then
-    fields = watch_stream(handle, told, sent_at)
+    fields = watch_stream(handle, told, attempt.sent_at)
   else
     fields = watch_body(handle, told, failed)
   end
-  if sent_at then
-    fields[#fields + 1] = string.format('"duration_seconds":%.6f', math.max(0, now(handle) - sent_at))
+  if attempt.sent_at then
+    local duration = math.max(0, handle:timestamp() - attempt.sent_at)
+    fields[#fields + 1] = string.format('"duration_seconds":%.3f', duration / 1000)
   end
+  open[told] = nil
   tell(handle, fields)
 end

