@@ -13,37 +13,45 @@ GOALS = (
 )
 
 
+PAGE = """\
+# What a pick costs in a proxy
+
+Made by `make bench-proxy` on {date}, commit {commit}: {cpu}, {cores} cores, Python {python};
+{programs}.
+
+wrk sends chat completions that are answered at once with a short stream, by two engines, the same
+for all ways. Each proxy has one worker, on a core that it shares with nothing of ours; load,
+engines and daemon share the other. {rounds} rounds of all ways in turn, {seconds:g} s each; medians,
+lowest and highest in parentheses. *Added* is the difference to the same proxy without a pick in the
+same round, for a router to no proxy at all.
+
+{table}
+
+Fewer than one pick a request means that the daemon did not answer within 20 ms, on a core that it
+shares with the load, and was left alone for a while: such a row shows less than a pick costs.
+
+{notes}"""
+HEAD = (
+    "way", "p50 at 1 connection, µs", "added", "proxy CPU at 32, µs a request", "added",
+    "daemon CPU at 32, µs a request", "picks a request", "requests/s at 32",
+)  # fmt: skip
+
+
 def markdown(told: Mapping[str, Any]) -> str:
     """Return the page."""
     facts, rows = told["environment"], told["rows"]
     bases = {row["name"]: row for row in rows}
-    table = [_row(row, bases.get(row["base"])) for row in rows]
-    lines = [
-        "# What a pick costs in a proxy",
-        "",
-        f"Made by `make bench-proxy` on {facts['date']}, commit {facts['commit']}: {facts['cpu']}, "
-        f"{facts['cores']} cores, Python {facts['python']}; {', '.join(facts['programs'])}.",
-        "",
-        "wrk sends chat completions that are answered at once with a short stream, by two engines, the",
-        "same for all ways. Each proxy has one worker and a core to itself; load, engines and daemon",
-        f"share the other. {facts['rounds']} rounds of all ways in turn, {facts['seconds']:g} s each; "
-        "medians, lowest and highest in",
-        "parentheses. *Added* is the difference to the same proxy without a pick, of the same round.",
-        "",
-        "| way | p50 at 1 connection, µs | added | proxy CPU at 32, µs a request | added | daemon CPU, µs a request | picks a request | requests/s at 32 |",  # noqa: E501 - a row
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        *table,
-        "",
-        "The routers are proxy and picker in one, so their row is compared with no proxy at all.",
-        "Fewer than one pick a request means that the daemon did not answer within 20 ms, on a core that",
-        "it shares with the load, and was left alone for a second: such a row costs less than it would.",
-        "",
-        *_goals(rows, bases),
+    table = [
+        f"| {' | '.join(HEAD)} |",
+        f"| --- |{' ---: |' * (len(HEAD) - 1)}",
+        *(_row(row, bases.get(row["base"])) for row in rows),
     ]
-    if told["left_out"]:
-        lines += ["Left out, for what was not there:", ""]
-        lines += [f"- {name}: {what}" for name, what in told["left_out"].items()] + [""]
-    return "\n".join(lines)
+    left_out = [f"- not measured: {name}, for want of {w}." for name, w in told["left_out"].items()]
+    return PAGE.format(
+        **{**facts, "programs": ", ".join(facts["programs"])},
+        table="\n".join(table),
+        notes="\n".join([*_goals(rows, bases), *left_out, ""]),
+    )
 
 
 def _row(row: Mapping[str, Any], base: Mapping[str, Any] | None) -> str:
@@ -80,4 +88,4 @@ def _goals(rows: Sequence[Mapping[str, Any]], bases: Mapping[str, Any]) -> list[
             value = added(row, bases[row["base"]], "one" if figure == "p50" else "many", figure)
             verdict = "reached" if value <= limit else "**not reached**"
             found.append(f"- {name}: {words} {value:.0f} µs, to reach: {limit:g} µs: {verdict}.")
-    return [*found, ""] if found else []
+    return found

@@ -155,10 +155,9 @@ def needs_router(name: str) -> Callable[[], str]:
     return lambda: "" if (ROUTERS / name / "bin" / name).exists() else name
 
 
-def _way(kind: str, base: str, start: Callable[[Path, Site], list[str]], path: Path) -> Way:
-    command = {"nginx": "nginx", "HAProxy": "haproxy"}.get(kind.split(",", maxsplit=1)[0], "")
-    missing = needs(path, command=command) if command else partial(_envoy_missing, path)
-    return Way(kind, base, partial(start, path), missing)
+def _way(name: str, base: str, start: Callable[[Path, Site], list[str]], path: Path) -> Way:
+    command = name.partition(",")[0].lower()
+    return Way(name, base, partial(start, path), needs(path, command=command))
 
 
 DIRECT = "no proxy"
