@@ -21,9 +21,10 @@ Made by `make bench-proxy` on {date}, commit {commit}: {cpu}, {cores} cores, Pyt
 
 wrk sends chat completions that are answered at once with a short stream, by two engines, the same
 for all ways. Each proxy has one worker, on a core that it shares with nothing of ours; load,
-engines and daemon share the other. {rounds} rounds of all ways in turn, {seconds:g} s each; medians,
-lowest and highest in parentheses. *Added* is the difference to the same proxy without a pick in the
-same round, for a router to no proxy at all.
+engines and daemon share the other. {rounds} rounds of all ways in turn, {seconds:g} s each;
+medians, lowest and highest in parentheses. The load average before was {load:.1f}: where that
+is not near 0, others were at work on the same cores, and the figures are too high. *Added* is
+the difference to the same proxy without a pick in the same round, for a router to no proxy at all.
 
 {table}
 

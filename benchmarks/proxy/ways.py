@@ -92,7 +92,7 @@ def nginx(path: Path, site: Site) -> list[str]:
     text = text.replace("/opt/scorer/", f"{ROOT}/")
     config = site.folder / "nginx.conf"
     config.write_text(text)
-    return [program("nginx"), "-p", str(site.folder), "-c", str(config), "-g", "daemon off;"]
+    return [program("nginx"), "-c", str(config), "-g", "daemon off;"]
 
 
 def haproxy(path: Path, site: Site) -> list[str]:
