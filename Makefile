@@ -6,7 +6,7 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 CODE := scorer exporters dashboards tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format bench-pick bench-scrape dashboards dashboards-render replay clean
+.PHONY: help run test check lint format bench-pick bench-proxy bench-scrape dashboards dashboards-render replay clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -41,6 +41,10 @@ bench-pick: ## picks a second, latency and CPU per pick: benchmarks/results/pick
 	$(BIN)/python -m benchmarks.pick.run
 	$(BIN)/python -m benchmarks.pick.shares
 
+bench-proxy: ## what a pick costs in nginx, HAProxy and Envoy, beside two routers: benchmarks/results/proxy.md
+	@scripts/setup.sh bench-proxy
+	$(BIN)/python -m benchmarks.proxy.run
+
 bench-scrape: ## cost of a scrape by engine, and of a daemon with 100, 500, 1,000 targets: benchmarks/results/scrape.md
 	@scripts/setup.sh run
 	$(BIN)/python -m benchmarks.scrape.run
@@ -59,6 +63,6 @@ replay: ## recorded engines through the scoring code: benchmarks/results/replay-
 	$(BIN)/python -m benchmarks.replay.replay
 
 clean: ## remove the virtual environment and all caches
-	rm -rf .venv build dist *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache
+	rm -rf .venv .venv-routers build dist *.egg-info .coverage .coverage.* .hypothesis .import_linter_cache
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

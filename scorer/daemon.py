@@ -12,6 +12,7 @@ from pathlib import Path
 
 import structlog
 
+from exporters.envoy_eds import Discovery as EnvoyEds
 from exporters.prometheus import Inputs, build_exposition
 from scorer import __version__, logs
 from scorer.build import revision
@@ -119,6 +120,11 @@ class Daemon:
             version=__version__,
             clocks=self.clocks,
             listed=self.listed,
+            envoy_eds=EnvoyEds(
+                lambda: self.registry.snapshot,
+                self.ready,
+                lambda: self.config.exporters.envoy_eds.enabled,
+            ),
             subscribe=self.registry.subscribe,
             feedback=self.feedback,
             operators=self.operators,

@@ -4,6 +4,7 @@
 #   scripts/setup.sh run     virtual environment with what ships
 #   scripts/setup.sh test    … and the development tools and the real programs that tests talk to
 #   scripts/setup.sh bench   … and matplotlib and wrk
+#   scripts/setup.sh bench-proxy   … and wrk and two routers to compare with
 #   scripts/setup.sh plot    … and matplotlib alone
 #   scripts/setup.sh render  … and what draws dashboards: Node, Chromium, Grafana's packages
 #
@@ -166,6 +167,20 @@ need_chromium() {
     apt_install chromium fonts-dejavu-core fontconfig
 }
 
+# need_router NAME VERSION: other projects' routers, to be measured beside ours, each in an
+# environment of its own. Without them the benchmark measures the rest.
+need_router() {
+    local venv=.venv-routers/$1
+    [ -x "$venv/bin/$1" ] && return
+    say "installing $1 $2 into $venv"
+    rm -rf "$venv"
+    if ! { "$python" -m venv "$venv" && "$venv/bin/pip" install --quiet "$1==$2"; } >"$log" 2>&1
+    then
+        say "$1 $2 cannot be installed here, so it is not measured"
+        rm -rf "$venv"
+    fi
+}
+
 case ${1:-} in
     run) need_packages "" ;;
     test)
@@ -187,6 +202,13 @@ case ${1:-} in
         need wrk wrk
         need taskset util-linux
         ;;
+    bench-proxy)
+        need_packages "[dev]"
+        need wrk wrk
+        need taskset util-linux
+        need_router vllm-router 0.1.17
+        need_router sglang-router 0.3.2
+        ;;
     plot)
         need_packages "[dev]"
         need_plots
@@ -196,5 +218,5 @@ case ${1:-} in
         need_prometheus
         need_grafana_packages
         ;;
-    *) die "usage: scripts/setup.sh run|test|bench|plot|render" ;;
+    *) die "usage: scripts/setup.sh run|test|bench|bench-proxy|plot|render" ;;
 esac

@@ -70,6 +70,7 @@ def create_flask(ports: Ports) -> Flask:
     app.add_url_rule("/api/v1/decisions", view_func=routes.decisions)
     app.add_url_rule("/api/v1/sd/<pool>", view_func=routes.sd)
     add_status_routes(app, ports.document, success)
+    app.add_url_rule("/v3/discovery:endpoints", view_func=routes.envoy_eds, methods=["POST"])
     app.register_error_handler(HTTPException, _error)
     app.after_request(note_route)
     return app
@@ -162,6 +163,18 @@ class _Routes:
             return failure(Problem(404, "not_found", f'pool: no such pool, got "{pool}"'))
         self._ports.outputs.answered(Output.HTTP_SD)
         return _json(groups(pool, listed), 200)
+
+    def envoy_eds(self) -> Response:
+        """Tell an Envoy the endpoints of the pools that it asks for."""
+        if request.mimetype != "application/json":
+            got = request.mimetype or "none"
+            problem = f"Content-Type: must be application/json, got {got}"
+            return plain(Problem(415, "unsupported_media_type", problem))
+        request.environ["wsgi.input_terminated"] = True  # a2wsgi ends a body without a length
+        status, body = self._ports.envoy_eds(request.stream.read())
+        if status >= 400:
+            return plain(Problem(status, "envoy_eds", body))
+        return Response(body, status, content_type="application/json")
 
     def status(self) -> Response:
         args = request.args

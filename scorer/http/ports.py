@@ -44,6 +44,10 @@ ListedTargets = Callable[[str], Sequence[ListedTarget] | None]
 """``(pool) -> its targets``, None when there is no such pool; called from several threads."""
 
 
+EnvoyEds = Callable[[bytes], tuple[int, str]]
+"""``(body of a discovery request) -> (status, body)``; called from several threads."""
+
+
 Subscribe = Callable[[Callable[[], None]], None]
 """Has a function called after each publication, from the thread that publishes."""
 
@@ -54,6 +58,11 @@ def nothing_published(_: Callable[[], None]) -> None:
 
 def fine() -> None:
     """Know no problem."""
+
+
+def no_discovery(_: bytes) -> tuple[int, str]:
+    """Tell Envoy nothing."""
+    return 403, "This daemon tells Envoy nothing."
 
 
 def no_pool(_: str) -> None:
@@ -67,8 +76,9 @@ class Ports:
     ``snapshot`` returns the published view, without waiting. ``ready`` returns None,
     or a sentence saying why the daemon is not ready, ``alive`` the same of why it needs
     to be started again. ``exposition`` renders ``/metrics``. ``listed`` returns what
-    discovery knows of a pool. ``subscribe`` tells of publications. ``dice`` is used on
-    the event loop only. ``served`` counts requests, ``outputs`` what others pull. ``reload``
+    discovery knows of a pool. ``subscribe`` tells of publications. ``envoy_eds``
+    answers Envoy's discovery of endpoints. ``dice`` is used on the event loop only.
+    ``served`` counts requests, ``outputs`` what others pull. ``reload``
     loads the configuration again and says whether it was applied, None where nobody may ask
     for that; ``document`` returns it as its file has it.
     """
@@ -83,6 +93,7 @@ class Ports:
     clocks: Clocks = field(default_factory=Clocks)
     listed: ListedTargets = no_pool
     subscribe: Subscribe = nothing_published
+    envoy_eds: EnvoyEds = no_discovery
     decisions: Decisions = field(default_factory=Decisions)
     alive: Callable[[], str | None] = fine
     feedback: Feedback = field(default_factory=lambda: Feedback(Registry(), InFlight(), Clocks()))

@@ -1,0 +1,337 @@
+-- Tells the daemon how each attempt at a request went; a Lua filter of the *cluster*
+-- (HttpProtocolOptions.http_filters), so it runs once per attempt, where the listener's filters
+-- see the last one only.
+--
+-- * The time to first token runs from the end of the request's body to the first event that
+--   carries a token; events that carry a role or nothing are none.
+-- * The body of a refusal is kept until it is whole. The daemon says whose fault it was, and the
+--   header x-scorer-retry asks the route to try the alternate unless it was the client's:
+--   a limit of its own key, which another target would not lift.
+-- * A request that the client leaves, and a stream that breaks off, end here without a word:
+--   Envoy drops the filter. The daemon sees their end in the engine's own numbers.
+--
+-- * Reports go in batches: at once when nothing else is under way in this worker, else when one is
+--   FLUSH_MS old and something happens. Envoy has no timers for Lua.
+--
+-- The cluster's header_mutation filter, which comes after this one, says in the header
+-- x-scorer-upstream which endpoint an answer is from, and which pick it is about.
+
+local CLUSTER = "scorer_feedback"
+local ASK_MS, TELL_MS = 20, 1000
+local FLUSH_MS, FLUSH_SIZE, MOST_QUEUED = 20, 16, 2048
+local BODY_LIMIT = 4096
+local KEPT_BODY_LIMIT = 65536
+local SHORT_BODY = 16384  -- comes with its head, as far as time goes
+local MOST_HEADERS = 40
+local LONGEST_LINE = 65536
+local REMEMBERED = 4096
+local RETRIED = { ["429"] = true, ["502"] = true, ["503"] = true, ["529"] = true }
+local CLIENTS_FAULT = { client_rate_limit = true, client_error = true, client_abort = true }
+local TOKEN = os.getenv("SCORER_FEEDBACK_TOKEN")
+
+-- Attempts that have no answer yet, by pick id: {target, when the request was sent in ms}. In two
+-- generations: those of requests that were dropped are forgotten with the older one.
+local waiting, waited, count = {}, {}, 0
+
+local function remember(id, attempt)
+  if count >= REMEMBERED then
+    waiting, waited, count = {}, waiting, 0
+  end
+  waiting[id] = attempt
+  count = count + 1
+end
+
+local function recall(id)
+  local attempt = waiting[id] or waited[id]
+  waiting[id], waited[id] = nil, nil
+  return attempt
+end
+
+-- Answers under way in this worker. Weak, so that those of dropped requests go with the garbage.
+local open = setmetatable({}, { __mode = "k" })
+-- Reports not sent yet, and when the first of them was made, in milliseconds.
+local queue, queued_at = {}, 0
+
+local ESCAPED = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t" }
+
+local function escape(char)
+  return ESCAPED[char] or string.format("\\u%04x", char:byte())
+end
+
+-- Whether `text` is UTF-8: nothing is left of its high bytes without the well-formed sequences.
+local function is_utf8(text)
+  if text:find("\224[\128-\159]") or text:find("\237[\160-\191]")
+    or text:find("\240[\128-\143]") or text:find("\244[\144-\191]") then
+    return false
+  end
+  local rest = text:gsub("[\240-\244][\128-\191][\128-\191][\128-\191]", "")
+  rest = rest:gsub("[\224-\239][\128-\191][\128-\191]", ""):gsub("[\194-\223][\128-\191]", "")
+  return not rest:find("[\128-\255]")
+end
+
+local function quoted(text)
+  if text:find("[\128-\255]") then
+    text = text:gsub("[\192-\247][\128-\191]*$", function(last)
+      return is_utf8(last) and last or ""  -- a character cut by the limit
+    end)
+    if not is_utf8(text) then
+      text = text:gsub("[\128-\255]", "?")
+    end
+  end
+  return '"' .. text:gsub('[%c"\\\127]', escape) .. '"'
+end
+
+local function headers_json(headers)
+  local found = {}
+  for name, value in pairs(headers) do
+    if #found < MOST_HEADERS and not name:find("^:") and not name:find("cookie", 1, true)
+      and not name:find("^x%-scorer%-") then
+      found[#found + 1] = quoted(name) .. ":" .. quoted(value)
+    end
+  end
+  return "{" .. table.concat(found, ",") .. "}"
+end
+
+local function post(handle, path, body, timeout, later)
+  return handle:httpCall(CLUSTER, {
+    [":method"] = "POST",
+    [":path"] = path,
+    [":authority"] = "scorer",
+    ["content-type"] = "application/json",
+    ["content-length"] = tostring(#body),
+    ["authorization"] = TOKEN and "Bearer " .. TOKEN or nil,
+  }, body, timeout, later)
+end
+
+local function flush(handle)
+  local body = "[" .. table.concat(queue, ",") .. "]"
+  queue = {}
+  post(handle, "/feedback", body, TELL_MS, true)
+end
+
+-- Sends what is queued if it is time to, or if nothing else will happen here that would.
+local function flush_if_due(handle, at)
+  local size = #queue
+  if size > 0 and (size >= FLUSH_SIZE or at - queued_at >= FLUSH_MS or next(open) == nil) then
+    flush(handle)
+  end
+end
+
+local function tell(handle, fields)
+  local at = handle:timestamp()
+  if #queue == 0 then
+    queued_at = at
+  end
+  if #queue < MOST_QUEUED then
+    queue[#queue + 1] = "{" .. table.concat(fields, ",") .. "}"
+  end
+  flush_if_due(handle, at)
+end
+
+local function told_of(id, target, status)
+  local fields = { '"status":' .. status }
+  if id then
+    fields[#fields + 1] = '"pick_id":"' .. id .. '"'
+  end
+  if target and target ~= "" then
+    fields[#fields + 1] = '"target":"' .. target .. '"'
+  end
+  return fields
+end
+
+local TOKENS = {
+  '"content"%s*:%s*"[^"]', '"text"%s*:%s*"[^"]', '"reasoning[%w_]*"%s*:%s*"[^"]',
+  '"arguments"%s*:%s*"[^"]', '"tool_calls"%s*:%s*%[%s*{', '"delta"%s*:%s*"[^"]',
+  '"thinking"%s*:%s*"[^"]', '"partial_json"%s*:%s*"[^"]',
+}
+local EMPTY = {
+  '^%[DONE%]', '"role"%s*:', '"choices"%s*:%s*%[%s*%]', '"delta"%s*:%s*{%s*}', '"error"%s*:',
+  '"content"%s*:%s*""', '"text"%s*:%s*""',
+  '"type"%s*:%s*"message_', '"type"%s*:%s*"ping"', '"type"%s*:%s*"content_block_st',
+  '"type"%s*:%s*"response%.created"', '"type"%s*:%s*"response%.queued"',
+  '"type"%s*:%s*"response%.in_progress"', '"type"%s*:%s*"response%.[%w_]*%.?added"',
+}
+
+local function matches(text, patterns)
+  for _, pattern in ipairs(patterns) do
+    if text:find(pattern) then
+      return true
+    end
+  end
+  return false
+end
+
+-- Whether the data of an event carries a token: it has text, or is of a kind not known here.
+local function has_token(data)
+  return matches(data, TOKENS) or not matches(data, EMPTY)
+end
+
+-- Reads `text` line by line after what was left over; returns whether a token came, what is left
+-- over, and the reason the stream gave for its end, if it did.
+local function read_lines(left, text)
+  local rest, token, finish = left .. text, false, nil
+  for line, ending in rest:gmatch("([^\n]*)(\n?)") do
+    if ending == "" then
+      rest = line
+      break
+    end
+    local data = line:match("^data:%s*(.-)%s*$")
+    if data and data ~= "" then
+      token = token or has_token(data)
+      finish = data:match('"finish_reason"%s*:%s*"([%w_]+)"') or finish
+    end
+  end
+  return token, #rest <= LONGEST_LINE and rest or "", finish
+end
+
+-- The text of an error event. Within a token's text the quotes would be escaped.
+local function error_event(text)
+  if not text:find('"error"', 1, true) then
+    return nil
+  end
+  return text:match('data:%s*({%s*"error"%s*:[^\n]*)') or text:match("event:%s*error[^\n]*\n(.*)")
+end
+
+local function watch_stream(handle, told, sent_at)
+  local id, target, status, load = told.id, told.target, told.status, told.load
+  local left, first_at, finish, broken = "", nil, nil, nil
+  for chunk in handle:bodyChunks() do
+    local length = chunk:length()
+    local text = length > 0 and chunk:getBytes(0, length) or ""
+    if #queue > 0 then
+      flush_if_due(handle, handle:timestamp())
+    end
+    broken = broken or error_event(text)
+    if not first_at and text ~= "" then
+      local token, reason
+      token, left, reason = read_lines(left, text)
+      finish = reason or finish
+      if token then
+        first_at = handle:timestamp()
+        local fields = told_of(id, target, status)
+        fields[#fields + 1] = '"event":"first_token"'
+        if sent_at then
+          fields[#fields + 1] = string.format('"ttft_seconds":%.3f', (first_at - sent_at) / 1000)
+        end
+        tell(handle, fields)
+      end
+    end
+  end
+  local fields = told_of(id, target, status)
+  fields[#fields + 1] = '"stream":true'
+  if not first_at then
+    fields[#fields + 1] = '"ttft_seconds":null'
+    if finish then
+      fields[#fields + 1] = '"finish_reason":' .. quoted(finish)
+    end
+  end
+  if broken then
+    fields[#fields + 1] = '"stream_error":' .. quoted(broken:sub(1, BODY_LIMIT))
+  end
+  if load then
+    fields[#fields + 1] = '"headers":' .. load
+  end
+  return fields
+end
+
+local function watch_body(handle, told, keep)
+  local kept, length = {}, 0
+  for chunk in handle:bodyChunks() do
+    local size = chunk:length()
+    if keep and size > 0 and length < BODY_LIMIT then
+      kept[#kept + 1] = chunk:getBytes(0, math.min(size, BODY_LIMIT - length))
+      length = length + #kept[#kept]
+    end
+  end
+  local fields = told_of(told.id, told.target, told.status)
+  fields[#fields + 1] = '"stream":false'
+  if keep then
+    fields[#fields + 1] = '"error_body":' .. quoted(table.concat(kept))
+    fields[#fields + 1] = '"headers":' .. told.headers
+  elseif told.load then
+    fields[#fields + 1] = '"headers":' .. told.load
+  end
+  return fields
+end
+
+-- Holds a refusal back until its body is whole, and asks whose fault it was.
+local function refuse(handle, told)
+  local body = handle:body()
+  local size = body and body:length() or 0
+  local fields = told_of(told.id, told.target, told.status)
+  fields[#fields + 1] = '"headers":' .. told.headers
+  fields[#fields + 1] = '"error_body":'
+    .. quoted(size > 0 and body:getBytes(0, math.min(size, BODY_LIMIT)) or "")
+  local report = "{" .. table.concat(fields, ",") .. "}"
+  local answer, verdict = post(handle, "/feedback?explain=1", report, ASK_MS, false)
+  local class = answer and answer[":status"] == "202" and verdict
+    and verdict:match('"class"%s*:%s*"([%w_]+)"')
+  if not CLIENTS_FAULT[class or ""] then
+    handle:headers():add("x-scorer-retry", class or "unknown")
+  end
+end
+
+function envoy_on_request(handle)
+  local headers = handle:headers()
+  local id = headers:get("x-scorer-pick-id")
+  if not id then
+    return
+  end
+  local number = tonumber(headers:get("x-envoy-attempt-count") or "1") or 1
+  local unanswered = recall(id)
+  if number > 1 and unanswered and unanswered.target then
+    -- The attempt before had no answer at all: refused, reset, or timed out.
+    tell(handle, told_of(id, unanswered.target, "0"))
+  end
+  local attempt, place = {}, 0
+  for target in (headers:get("x-scorer-endpoints") or ""):gmatch("[^,]+") do
+    place = place + 1
+    if place == number then
+      attempt.target = target
+    end
+  end
+  remember(id, attempt)
+  local length = tonumber(headers:get("content-length") or "")
+  if not length or length > SHORT_BODY then
+    for _ in handle:bodyChunks() do
+      -- Passed on as it comes; the time runs from its end.
+    end
+  end
+  attempt.sent_at = handle:timestamp()
+end
+
+function envoy_on_response(handle)
+  local headers = handle:headers()
+  local status = headers:get(":status") or "0"
+  local target, id = (headers:get("x-scorer-upstream") or ""):match("^(%S+) (%S+)$")
+  if id == "-" then
+    id = nil
+  end
+  local attempt = id and recall(id) or {}
+  local failed = tonumber(status) >= 400
+  local load = headers:get("endpoint-load-metrics")
+  local told = {
+    id = id,
+    target = target,
+    status = status,
+    headers = failed and headers_json(headers),
+    load = load and '{"endpoint-load-metrics":' .. quoted(load) .. "}",
+  }
+  if RETRIED[status] and (tonumber(headers:get("content-length")) or 0) <= KEPT_BODY_LIMIT then
+    refuse(handle, told)
+    return
+  end
+  open[told] = true
+  local fields
+  if not failed and (headers:get("content-type") or ""):find("text/event-stream", 1, true) then
+    fields = watch_stream(handle, told, attempt.sent_at)
+  else
+    fields = watch_body(handle, told, failed)
+  end
+  if attempt.sent_at then
+    local duration = math.max(0, handle:timestamp() - attempt.sent_at)
+    fields[#fields + 1] = string.format('"duration_seconds":%.3f', duration / 1000)
+  end
+  open[told] = nil
+  tell(handle, fields)
+end
