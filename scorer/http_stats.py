@@ -18,6 +18,13 @@ HEALTHY, READY = "/-/healthy", "/-/ready"
 HANDLERS = frozenset({PICK, FEEDBACK, SNAPSHOT, HEALTHY, READY})
 """Handlers on the event loop: their routes are their paths."""
 OTHER = "other"
+EXPECTED = (
+    *((PICK, "GET", status) for status in (200, 400, 404, 503)),
+    *((FEEDBACK, "POST", status) for status in (202, 400, 401, 404, 413, 503)),
+    *((handler, "GET", 200) for handler in (HEALTHY, READY, "/metrics")),
+    (READY, "GET", 503),
+)
+"""Handler, method and status of what is there from the start, at 0: what is usual is no news."""
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -34,8 +41,9 @@ class HttpStats:
 
     def __init__(self) -> None:
         """Start with no request."""
-        self._requests: dict[tuple[str, str | bytes, int], int] = {}
-        self._durations: dict[str, Histogram] = {}
+        self._requests: dict[tuple[str, str | bytes, int], int] = dict.fromkeys(EXPECTED, 0)
+        told = {handler for handler, _, _ in EXPECTED} - {PICK}
+        self._durations = {handler: Histogram(HTTP_BOUNDS) for handler in sorted(told)}
 
     def count(self, handler: str, method: str | bytes, status: int) -> None:
         """Count one answered request."""

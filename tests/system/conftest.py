@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -138,6 +139,7 @@ class DaemonProcess:
             )  # fmt: skip
         self.http = requests.Session()
         self.http.trust_env = False
+        weakref.finalize(self, self.http.close)
 
     def write(self, config: dict[str, Any]) -> None:
         """Write the configuration file."""
