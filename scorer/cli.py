@@ -31,7 +31,7 @@ from scorer.doctor import NothingNamedError, run_configured, run_doctor
 from scorer.durations import format_duration, parse_duration
 from scorer.explaining import as_text
 from scorer.http.words import ENDS, REASONS
-from scorer.serving import ListenError, listen, listen_udp, serve
+from scorer.serving import ListenError, listen, listen_agent, listen_udp, serve
 
 RUNTIME_ERROR, BAD_USAGE = 1, 2
 VERSION = f"scorer, version {__version__} (Python {platform.python_version()})"
@@ -115,9 +115,10 @@ def run(path: Path, address: str | None, level: str, form: logs.Format) -> None:
     try:
         sock = listen(address or config.web.listen_address)
         udp = listen_udp(config.feedback.udp.listen)
+        agent = listen_agent(config.exporters.haproxy_agent.listen)
     except ListenError as error:
         _fail(str(error), RUNTIME_ERROR)
-    serve(Daemon(config, path), sock, udp)
+    serve(Daemon(config, path), sock, udp, agent)
 
 
 @main.command("check-config")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import structlog
 
+from exporters.haproxy_agent import Agent
 from exporters.prometheus import Inputs, build_exposition
 from scorer import __version__, logs
 from scorer.clocks import Clocks
@@ -89,6 +90,7 @@ class Daemon:
         self.flask = create_flask(ports)
         self.picking = PickEndpoint(ports)
         self.reporting = FeedbackEndpoint(self.feedback, self.clocks.monotonic)
+        self.agent = Agent(lambda: self.registry.snapshot, self.registry.knows)
         self.asgi = build_asgi(ports, self.flask, self.picking)
 
     def _ports(self) -> Ports:
@@ -183,6 +185,8 @@ class Daemon:
                 )
             if config.feedback.udp != self.config.feedback.udp:
                 logger.warning("feedback.udp.listen changes with a restart only")
+            if config.exporters != self.config.exporters:
+                logger.warning("exporters.haproxy_agent.listen changes with a restart only")
             self.config = config
 
     def ready(self) -> str | None:

@@ -19,6 +19,7 @@ import structlog
 import uvicorn
 import uvloop
 
+from exporters.haproxy_agent import AgentConnection
 from scorer.daemon import Daemon
 from scorer.feedback.udp import FeedbackProtocol, bind_udp
 from scorer.http.feedback_protocol import connections_with
@@ -115,17 +116,34 @@ def listen_udp(address: str) -> socket.socket | None:
         raise ListenError(message) from None
 
 
-def serve(daemon: Daemon, sock: socket.socket, udp: socket.socket | None = None) -> None:
-    """Run the daemon on bound sockets until SIGTERM or SIGINT; ``udp`` takes feedback."""
+def listen_agent(address: str) -> socket.socket | None:
+    """Return a socket for HAProxy's agent-checks, None for ""; ListenError as :func:`listen`."""
+    return listen(address) if address else None
+
+
+def serve(
+    daemon: Daemon,
+    sock: socket.socket,
+    udp: socket.socket | None = None,
+    agent: socket.socket | None = None,
+) -> None:
+    """Run the daemon on bound sockets until SIGTERM or SIGINT.
+
+    ``udp`` takes feedback, ``agent`` answers HAProxy's agent-checks.
+    """
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.set_threshold(*GC_THRESHOLDS)
     most = raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(daemon, sock, udp, most))
+        runner.run(_serve(daemon, sock, udp, agent, most))
 
 
 async def _serve(
-    daemon: Daemon, sock: socket.socket, udp: socket.socket | None, most_connections: int
+    daemon: Daemon,
+    sock: socket.socket,
+    udp: socket.socket | None,
+    agent: socket.socket | None,
+    most_connections: int,
 ) -> None:
     server = _Server(
         uvicorn.Config(
@@ -161,6 +179,8 @@ async def _serve(
         logger.info("Listening", address="{}:{}".format(*sock.getsockname()[:2]))
         if udp is not None:
             await _take_feedback(daemon, udp)
+        if agent is not None:
+            await _answer_agents(daemon, agent)
         sweeping = asyncio.create_task(close_overdue(server.server_state, KEEP_ALIVE))
         await server.serve(sockets=[sock])
         sweeping.cancel()
@@ -180,3 +200,10 @@ async def _take_feedback(daemon: Daemon, udp: socket.socket) -> None:
     protocol = FeedbackProtocol(daemon.feedback, daemon.clocks.monotonic)
     await asyncio.get_running_loop().create_datagram_endpoint(lambda: protocol, sock=udp)
     logger.info("Taking feedback by UDP", address="{}:{}".format(*udp.getsockname()[:2]))
+
+
+async def _answer_agents(daemon: Daemon, sock: socket.socket) -> None:
+    await asyncio.get_running_loop().create_server(
+        lambda: AgentConnection(daemon.agent), sock=sock, backlog=BACKLOG
+    )
+    logger.info("Answering agent-checks", address="{}:{}".format(*sock.getsockname()[:2]))

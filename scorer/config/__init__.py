@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 from scorer.config.document import load_yaml, where_and_what
 from scorer.config.engines import Mappings
 from scorer.config.errors import ConfigError, problems_across, problems_of
+from scorer.config.exporters import ExportersConfig
 from scorer.config.feedback import FeedbackConfig
 from scorer.config.files import (
     KeptFile,
@@ -62,6 +63,7 @@ class Config(Strict):
     gateways: Gateways = ()
     prometheus: PrometheusConfig | None = None
     feedback: FeedbackConfig = FeedbackConfig()
+    exporters: ExportersConfig = ExportersConfig()
     pools: Annotated[tuple[PoolConfig, ...], Field(strict=False, min_length=1)]
 
     def interval(self, pool: PoolConfig) -> float:
