@@ -87,7 +87,7 @@ local function asked(ask, now)
   if now < closed_until then return nil, "skipped" end
   -- One request finds out whether it is back; the others do not wait for that.
   if misses >= BREAK_AFTER then closed_until = now + BREAK_FOR end
-  local status, body = http.get(site, path_of(ask), timeout)
+  local status, body = http.get(site, path_of(ask), timeout, true)
   if not status then
     misses = misses + 1
     if misses >= BREAK_AFTER then closed_until = http.now() + BREAK_FOR end

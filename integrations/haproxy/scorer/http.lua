@@ -1,13 +1,14 @@
---- GET from the daemon over kept connections, within a hard deadline.
+--- GET from the daemon over kept connections, within a deadline.
 --
 -- `core.httpclient` waits for seconds and tries again by itself; a plain socket does what
--- it is told. Each step gets the time that is left of the whole.
+-- it is told. A socket's timeout is set once and never again: HAProxy 3.0 aborts when the
+-- timeout of a socket that was idle for longer is shortened. So an idle socket lives no
+-- longer than the timeout of a pick, and is used again in the first half of that only.
 -- luacheck: globals core
 
 local _M = {}
 
 local KEPT = 64
-local KEPT_FOR = 60 -- seconds; the daemon keeps connections for 75
 local MOST_BYTES = 33554432
 
 local idle = {}
@@ -50,38 +51,51 @@ local function exchange(socket, request, left)
   return status, body
 end
 
---- Return status and body of a GET of `path` within `seconds`, or nil and a reason.
--- `site` is {host, port}. A connection that the daemon closed meanwhile is replaced once;
--- one that was silent until the deadline is not, or the wait would be doubled.
-function _M.get(site, path, seconds)
+--- Return a kept socket that was idle for less than `longest` seconds, nil without one.
+local function kept(longest)
+  while #idle > 0 do
+    local last = table.remove(idle)
+    if _M.now() - last.since < longest then return last.socket end
+    last.socket:close()
+  end
+  return nil
+end
+
+--- Return status and body of a GET of `path`, or nil and a reason.
+-- `site` is {host, port}. Nothing is waited for longer than `seconds`, and no step begins
+-- after that. With `keep` the connection is used again; `seconds` must then be the same every
+-- time. A connection that the daemon closed meanwhile is replaced once; one that was silent
+-- until the deadline is not, or the wait would be doubled.
+function _M.get(site, path, seconds, keep)
   local deadline = _M.now() + seconds
   local request = "GET " .. path .. " HTTP/1.1\r\nHost: scorer\r\n\r\n"
+  local function late() return _M.now() >= deadline - 0.002 end
+  local function left()
+    if _M.now() >= deadline then error("timeout", 0) end
+  end
   while true do
-    local socket, old = table.remove(idle), true
-    local function left()
-      local rest = deadline - _M.now()
-      if rest <= 0 then error("timeout", 0) end
-      socket:settimeout(rest)
-    end
+    local socket, old = keep and kept(seconds / 2), true
     if not socket then
       old = false
       socket = core.tcp()
-      socket:settimeout(math.max(0.001, deadline - _M.now()))
+      socket:settimeout(seconds)
       if not socket:connect(site[1], site[2]) then
         socket:close()
-        return nil, _M.now() >= deadline - 0.002 and "timeout" or "connect"
+        return nil, late() and "timeout" or "connect"
       end
     end
     local fine, status, body = pcall(exchange, socket, request, left)
     if fine and status then
-      socket:settimeout(KEPT_FOR)
-      if #idle < KEPT then idle[#idle + 1] = socket else socket:close() end
+      if keep and #idle < KEPT then
+        idle[#idle + 1] = { socket = socket, since = _M.now() }
+      else
+        socket:close()
+      end
       return status, body
     end
     pcall(socket.close, socket)
-    if not old or _M.now() >= deadline - 0.002 then
-      return nil, _M.now() >= deadline - 0.002 and "timeout" or "broken"
-    end
+    if late() then return nil, "timeout" end
+    if not old then return nil, "broken" end
   end
 end
 
