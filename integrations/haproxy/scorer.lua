@@ -97,7 +97,7 @@ local function asked(ask, now)
   local target = status == 200 and body:match('^{"target":"([^"]+)"')
   if target then
     misses, closed_until = 0, 0
-    local others = body:match('"alternates":%[([^%]]*)%]') or ""
+    local others = body:match('"alternates":%[(.-)%],"pick_id"') or ""
     return {
       target = target, pick_id = body:match('"pick_id":"([^"]+)"'), by = "daemon",
       pool = body:match('"pool":"([^"]+)"'), alternates = select(2, others:gsub('"[^"]+"', "")),

@@ -34,12 +34,16 @@ class Connection:
         self.port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def send(self, size: int = 100, path: str = "/v1/chat/completions", **headers: str) -> None:
+    async def send(
+        self, size: int = 100, path: str = "/v1/chat/completions", **headers: str
+    ) -> None:
         """Send a request with a body of about ``size`` bytes."""
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self.port)
         prompt = {"model": "m", "stream": True, "messages": [{"role": "user", "content": ""}]}
-        prompt["messages"] = [{"role": "user", "content": "x" * max(0, size - len(json.dumps(prompt)))}]
+        prompt["messages"] = [
+            {"role": "user", "content": "x" * max(0, size - len(json.dumps(prompt)))}
+        ]
         body = json.dumps(prompt).encode()
         lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
         head = f"POST {path} HTTP/1.1\r\nhost: x\r\n{lines}content-length: {len(body)}\r\n\r\n"

@@ -11,7 +11,9 @@ from tests.system.conftest import page
 
 ROLE = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
 SATURATED = b'{"error":{"message":"KV cache exhausted, try again later","type":"overloaded"}}'
-KEY_LIMIT = b'{"error":{"message":"Rate limit reached for your api key","code":"rate_limit_exceeded"}}'
+KEY_LIMIT = (
+    b'{"error":{"message":"Rate limit reached for your api key","code":"rate_limit_exceeded"}}'
+)
 
 
 class Exchange:

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -29,8 +30,18 @@ def program() -> str:
 class Haproxy:
     """One HAProxy; ``ports`` maps the ports of the shipped file to those it has here."""
 
-    def __init__(self, folder: Path, example: str, ports: dict[int, int], servers: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        example: str,
+        ports: dict[int, int],
+        servers: str = "",
+        changes: tuple[tuple[str, str], ...] = (),
+    ) -> None:
         text = (EXAMPLES / example).read_text()
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after)
         own = {int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", text)}
         self.ports = {port: ports.get(port) or free_port() for port in own}
         text = re.sub(
@@ -40,7 +51,11 @@ class Haproxy:
         text = re.sub(r"    lua-prepend-path .*\n", lambda _: paths, text)
         text = text.replace("/etc/haproxy/lua/", f"{LUA}/haproxy/")
         self.admin = folder / "admin.sock"
-        text = text.replace("global\n", f"global\n    stats socket {self.admin} mode 600 level admin\n    nbthread 2\n", 1)
+        text = text.replace(
+            "global\n",
+            f"global\n    stats socket {self.admin} mode 600 level admin\n    nbthread 2\n",
+            1,
+        )
         if SERVER.search(text):
             start = SERVER.search(text).start()
             text = SERVER.sub("", text)
@@ -70,8 +85,6 @@ class Haproxy:
 
     def command(self, line: str) -> str:
         """Return what the admin socket answers."""
-        import socket
-
         with socket.socket(socket.AF_UNIX) as sock:
             sock.connect(str(self.admin))
             sock.sendall(f"{line}\n".encode())
