@@ -95,7 +95,7 @@ local function asked(ask, now)
     return nil, body
   end
   local target = status == 200 and body:match('^{"target":"([^"]+)"')
-  if target then
+  if target and not ("," .. (ask.tried or "") .. ","):find("," .. target .. ",", 1, true) then
     misses, closed_until = 0, 0
     local others = body:match('"alternates":%[(.-)%],"pick_id"') or ""
     return {
