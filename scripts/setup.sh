@@ -2,7 +2,7 @@
 # Sets up what one make target needs, and does nothing when it is there already.
 #
 #   scripts/setup.sh run     virtual environment with what ships
-#   scripts/setup.sh test    … and the development tools, a real Prometheus, a DNS server, cc
+#   scripts/setup.sh test    … and the development tools, a real Prometheus, HAProxy, a DNS server, cc
 #   scripts/setup.sh bench   … and matplotlib and wrk
 #   scripts/setup.sh plot    … and matplotlib alone
 #
@@ -122,12 +122,20 @@ need_dnsmasq() {
     [ -x /usr/sbin/dnsmasq ] || need dnsmasq dnsmasq-base
 }
 
+# The package enables its service for the next boot too; the tests start HAProxy themselves.
+need_haproxy() {
+    [ -x /usr/sbin/haproxy ] || command -v haproxy >/dev/null && return
+    apt_install haproxy
+    as_root rm -f /etc/systemd/system/multi-user.target.wants/haproxy.service
+}
+
 case ${1:-} in
     run) need_packages "" ;;
     test)
         need_packages "[dev]"
         need_prometheus
         need_dnsmasq
+        need_haproxy
         need cc "gcc libc6-dev"
         ;;
     bench)

@@ -15,7 +15,8 @@ from tests.system.conftest import free_port
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples" / "haproxy"
 LUA = ROOT / "integrations"
-SERVER = re.compile(r"^    server (10\.0\.0\.\d+:8000) .*\n", re.MULTILINE)
+PORT = re.compile(r"(127\.0\.0\.1:|agent-port )(\d+)")
+SERVER = re.compile(r"^    server \S+ 10\.0\.0\.\d+:8000.*\n", re.MULTILINE)
 
 
 def program() -> str:
@@ -42,11 +43,9 @@ class Haproxy:
         for before, after in changes:
             assert before in text
             text = text.replace(before, after)
-        own = {int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", text)}
+        own = {int(port) for _, port in PORT.findall(text)}
         self.ports = {port: ports.get(port) or free_port() for port in own}
-        text = re.sub(
-            r"127\.0\.0\.1:(\d+)", lambda match: f"127.0.0.1:{self.ports[int(match[1])]}", text
-        )
+        text = PORT.sub(lambda match: f"{match[1]}{self.ports[int(match[2])]}", text)
         paths = "".join(f"    lua-prepend-path {LUA}/{at}/?.lua\n" for at in ("lua", "haproxy"))
         text = re.sub(r"    lua-prepend-path .*\n", lambda _: paths, text)
         text = text.replace("/etc/haproxy/lua/", f"{LUA}/haproxy/")
