@@ -316,7 +316,7 @@ def test_client_that_leaves_ends_the_work(world: World, after_head: bool):
     for each in world.engines:
         each.way = slow
     asyncio.run(leave())
-    until(lambda: sum(each.left for each in world.engines) == left + 1, 3)
+    until(lambda: sum(each.left for each in world.engines) == left + 1, 10)
     until(lambda: counted() == before + 1)
     assert [world.outcomes(e.target).get("engine_fault", 0) for e in world.engines] == faults
 
