@@ -92,7 +92,7 @@ def refuses(status: int, body: bytes, *, body_late: bool = False, **headers: str
             return
         exchange.writer.write(b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n" % (status, len(body)))
         await exchange.writer.drain()
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
         exchange.writer.write(body)
 
     return way
