@@ -185,9 +185,7 @@ class Engine:
                 await self._answer(exchange)
                 if writer.is_closing():
                     return
-        except ConnectionError:
-            self.left += 1
-        except asyncio.IncompleteReadError:
+        except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.transport.abort()
@@ -212,5 +210,6 @@ class Engine:
             await asyncio.wait({gone})
             answer.result()
         else:
+            self.left += 1
             answer.cancel()
             raise ConnectionResetError

@@ -300,8 +300,8 @@ def test_client_that_leaves_ends_the_work(world: World, after_head: bool):
     async def leave() -> None:
         connection = Connection(world.port)
         await connection.send()
-        while sum(len(each.asked) for each in world.engines) == asked:
-            await asyncio.sleep(0.02)
+        came = lambda: sum(len(each.asked) for each in world.engines) > asked  # noqa: E731
+        await asyncio.to_thread(until, came)
         if after_head:
             await connection.head()
         connection.close()

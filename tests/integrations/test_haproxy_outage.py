@@ -123,7 +123,7 @@ def test_daemon_killed_stopped_and_back_under_load(engines, tmp_path: Path):
 
 
 def check(engines: list[Engine], load: Load, marks: list[float]) -> None:
-    """While the daemon stood still, and while it was dead, requests were as fast and as spread."""
+    """Assert that requests were as fast and as spread while the daemon stood still or was dead."""
     normal = statistics.median(reply.first for reply in load.between(*marks[0:2]))
     for start, end in ((marks[1], marks[2]), (marks[3], marks[4])):
         during = load.between(start, end)
@@ -134,7 +134,7 @@ def check(engines: list[Engine], load: Load, marks: list[float]) -> None:
 
 
 def check_picks(haproxy: Haproxy) -> None:
-    """Picks went by the snapshot, and nearly all were spared the wait by the breaker."""
+    """Assert that picks went by the snapshot, and nearly all were spared a wait."""
     picks = counts(haproxy, "gateway_picks_total")
     assert picks['{by="snapshot"}'] > 50
     assert '{by="nobody"}' not in picks
