@@ -185,7 +185,7 @@ class Daemon:
                 )
             if config.feedback.udp != self.config.feedback.udp:
                 logger.warning("feedback.udp.listen changes with a restart only")
-            if config.exporters != self.config.exporters:
+            if config.exporters.haproxy_agent != self.config.exporters.haproxy_agent:
                 logger.warning("exporters.haproxy_agent.listen changes with a restart only")
             self.config = config
 
