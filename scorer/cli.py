@@ -45,7 +45,7 @@ from scorer.doctor import NothingNamedError, run_configured, run_doctor
 from scorer.explaining import as_text
 from scorer.http.tls import WebFileKeeper
 from scorer.http.words import ENDS, REASONS
-from scorer.serving import FileWatch, ListenError, listen, listen_udp, serve
+from scorer.serving import FileWatch, ListenError, listen, listen_agent, listen_udp, serve
 
 RUNTIME_ERROR, BAD_USAGE = 1, 2
 DOCTOR_TIMEOUT = 5.0
@@ -93,9 +93,10 @@ def run(path: Path, web_path: Path | None, **flags: Any) -> None:  # noqa: ANN40
     try:
         sock = listen(flags["address"] or config.web.listen_address)
         udp = listen_udp(config.feedback.udp.listen)
+        agent = listen_agent(config.exporters.haproxy_agent.listen)
     except ListenError as error:
         _fail(str(error), RUNTIME_ERROR)
-    serve(Daemon(config, path, lifecycle=flags["lifecycle"]), sock, udp, web, watch)
+    serve(Daemon(config, path, lifecycle=flags["lifecycle"]), sock, udp, agent, web, watch)
 
 
 @main.command("check-config")

@@ -13,6 +13,7 @@ from pathlib import Path
 import structlog
 
 from exporters.envoy_eds import Discovery as EnvoyEds
+from exporters.haproxy_agent import Agent
 from exporters.prometheus import Inputs, build_exposition
 from scorer import __version__, logs
 from scorer.build import revision
@@ -105,6 +106,7 @@ class Daemon:
         self.flask = create_flask(ports)
         self.picking = PickEndpoint(ports)
         self.reporting = FeedbackEndpoint(self.feedback, self.clocks.monotonic)
+        self.agent = Agent(lambda: self.registry.snapshot, self.registry.knows)
         self.asgi = build_asgi(ports, self.flask, self.picking)
 
     def _ports(self) -> Ports:
@@ -218,6 +220,8 @@ class Daemon:
                 )
             if config.feedback.udp != self.config.feedback.udp:
                 logger.warning("feedback.udp.listen changes with a restart only")
+            if config.exporters.haproxy_agent != self.config.exporters.haproxy_agent:
+                logger.warning("exporters.haproxy_agent.listen changes with a restart only")
             self.config = config
 
     def ready(self) -> str | None:

@@ -77,6 +77,10 @@ class Registry:
         """Pools by name, in file order."""
         return self._pools
 
+    def knows(self, target: str) -> bool:
+        """Whether any pool has a target of that name, judged or not."""
+        return any(target in pool.targets for pool in self._pools.values())
+
     def apply(
         self, configs: Sequence[PoolConfig], found: Mapping[str, Found], now: float
     ) -> list[TargetId]:

@@ -20,6 +20,7 @@ import structlog
 import uvicorn
 import uvloop
 
+from exporters.haproxy_agent import AgentConnection
 from scorer.config.files import read_file
 from scorer.daemon import Daemon
 from scorer.daemon_stats import DaemonStats
@@ -148,23 +149,29 @@ class FileWatch:
             return error.strerror
 
 
+def listen_agent(address: str) -> socket.socket | None:
+    """Return a socket for HAProxy's agent-checks, None for ""; ListenError as :func:`listen`."""
+    return listen(address) if address else None
+
+
 def serve(
     daemon: Daemon,
     sock: socket.socket,
     udp: socket.socket | None = None,
+    agent: socket.socket | None = None,
     web: WebFileKeeper | None = None,
     watch: FileWatch | None = None,
 ) -> None:
     """Run the daemon on bound sockets until SIGTERM or SIGINT.
 
-    ``udp`` takes feedback, ``web`` is TLS and basic auth, ``watch`` the configuration's
-    file, to be reloaded when it changes.
+    ``udp`` takes feedback, ``agent`` answers HAProxy's agent-checks, ``web`` is TLS and
+    basic auth, ``watch`` the configuration's file, to be reloaded when it changes.
     """
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.set_threshold(*GC_THRESHOLDS)
     most = raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(daemon, sock, udp, web or WebFileKeeper(None), watch, most))
+        runner.run(_serve(daemon, sock, udp, agent, web or WebFileKeeper(None), watch, most))
 
 
 def _configured(daemon: Daemon, web: WebFileKeeper, most_connections: int) -> uvicorn.Config:
@@ -190,6 +197,7 @@ async def _serve(
     daemon: Daemon,
     sock: socket.socket,
     udp: socket.socket | None,
+    agent: socket.socket | None,
     web: WebFileKeeper,
     watch: FileWatch | None,
     most_connections: int,
@@ -220,6 +228,8 @@ async def _serve(
         logger.info("Listening", address=_address(sock), tls=web.context is not None)
         if udp is not None:
             await _take_feedback(daemon, udp)
+        if agent is not None:
+            await _answer_agents(daemon, agent)
         sweeping = asyncio.create_task(close_overdue(server.server_state, KEEP_ALIVE))
         watching = asyncio.create_task(watch_lag(daemon.stats, loop.time))
         await server.serve(sockets=[sock])
@@ -261,3 +271,10 @@ async def _take_feedback(daemon: Daemon, udp: socket.socket) -> None:
     protocol = FeedbackProtocol(daemon.feedback, daemon.clocks.monotonic)
     await asyncio.get_running_loop().create_datagram_endpoint(lambda: protocol, sock=udp)
     logger.info("Taking feedback by UDP", address=_address(udp))
+
+
+async def _answer_agents(daemon: Daemon, sock: socket.socket) -> None:
+    await asyncio.get_running_loop().create_server(
+        lambda: AgentConnection(daemon.agent), sock=sock, backlog=BACKLOG
+    )
+    logger.info("Answering agent-checks", address=_address(sock))

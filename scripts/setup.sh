@@ -181,6 +181,13 @@ need_router() {
     fi
 }
 
+# The package enables its service for the next boot too; the tests start HAProxy themselves.
+need_haproxy() {
+    [ -x /usr/sbin/haproxy ] || command -v haproxy >/dev/null && return
+    apt_install haproxy
+    as_root rm -f /etc/systemd/system/multi-user.target.wants/haproxy.service
+}
+
 case ${1:-} in
     run) need_packages "" ;;
     test)
@@ -194,6 +201,7 @@ case ${1:-} in
         need_luacheck
         need_systemd
         need_chromium
+        need_haproxy
         need cc "gcc libc6-dev"
         ;;
     bench)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 HISTOGRAMS = {metric.name for metric in METRICS if metric.type is Type.HISTOGRAM}
 CATALOGUE = {metric.name for metric in METRICS}
 NAME = re.compile(r"(?<![\w./-])scorer_[a-z_]+\b")
-OTHERS = {"scorer_pick_id"}
+OTHERS = {"scorer_pick_id", "scorer_attempt", "scorer_picked", "scorer_fallback"}
 """Names that documents give to other things, such as variables of proxies."""
 PARTS = re.compile(r"_(?:bucket|sum|count)$")
 ROW = re.compile(r"^\| `(scorer_\w+)` \|", re.MULTILINE)

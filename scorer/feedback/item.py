@@ -215,7 +215,9 @@ def _says_no_token(raw: Mapping[str, Any], output: int | None) -> bool:
 
 
 def _body(raw: Mapping[str, Any]) -> str:
-    body = raw.get("error_body") or raw.get("stream_error") or ""
+    body = raw.get("error_body")
+    if body in fields.MISSING:
+        body = raw.get("stream_error") or ""
     if isinstance(body, str):
         return body[:BODY_LIMIT]
     if raw.get("error_body"):

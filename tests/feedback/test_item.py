@@ -25,6 +25,12 @@ def refused(**fields):
     return str(error.value)
 
 
+def test_body_that_a_proxy_writes_as_a_dash_is_missing():
+    """HAProxy's way of saying that there was none must not read as an error's text."""
+    assert read(status=200, error_body="-").body == ""
+    assert read(status=200, error_body="-", stream_error="no").body == "no"
+
+
 def test_smallest_item():
     """A target is enough; a request is done unless the item says otherwise."""
     item = read()

@@ -1,0 +1,283 @@
+--- Picks a target for each request and times its first token. One copy per thread:
+--
+--   setenv SCORER_ADDRESS 127.0.0.1:9808       where the daemon is: an IP and a port
+--   setenv SCORER_PICK_TIMEOUT_MS 20           ms that a pick may take
+--   lua-prepend-path    /etc/haproxy/lua/?.lua
+--   lua-load-per-thread /etc/haproxy/lua/scorer.lua
+--
+-- Loaded with `lua-load`, all threads would wait for one lock.
+--
+-- action `lua.scorer_pick` (http-request), reads the variables
+--     txn.scorer_pool, txn.scorer_model, txn.scorer_key, txn.scorer_lora   if set
+--     txn.scorer_tried   targets not to return, with commas between
+--   and sets
+--     txn.scorer_pick    "target pick_id pool alternates by miss", "-" for what is missing
+--     txn.scorer_refused when there is no target: the pool is empty, drained, or all are tried
+-- action `lua.scorer_target` (http-request), reads txn.scorer_pick and sets
+--     txn.scorer_target, txn.scorer_host (an IP), txn.scorer_port; txn.scorer_name for a host
+--     that has to be resolved
+-- action `lua.scorer_error` (http-response), for errors: txn.scorer_error, txn.scorer_headers,
+--     and txn.scorer_again when another target may be asked
+-- fetch  `lua.scorer_record` (log-format): the fields of a feedback record, without braces
+-- service `lua.scorer_metrics` (http-request use-service): the page for Prometheus
+-- filter `lua.scorer`: ends leases; where txn.scorer_stream is set, txn.scorer_ttft in µs
+-- luacheck: globals core filter
+
+local answers = require "scorer.answers"
+local http = require "scorer.http"
+local json = require "scorer.json"
+local load = require "scorer.load"
+local metrics = require "scorer.metrics"
+local record = require "scorer.record"
+local p2c = require "p2c"
+local tokens = require "tokens"
+
+local BREAK_AFTER, BREAK_FOR = 3, 1.0 -- misses in a row, seconds without asking
+local SNAPSHOT_EVERY, SNAPSHOT_WITHIN = 1.0, 2.0 -- seconds
+local BUSY_SHARE = 20 -- a snapshot is read for a twentieth of the time at most
+local LOG_EVERY = 10.0 -- seconds between two lines about the daemon
+local BYTES_PER_TOKEN = 4
+local MOST_ERROR = 4096
+
+--- Return what the configuration says by `setenv`; 2.6 hands no arguments to a copy per thread.
+local function told(name, form, default)
+  local text = os.getenv(name)
+  if not text or text == "" then text = default end
+  local one, two = text:match(form)
+  if not one then error(("scorer.lua: %s cannot be %s"):format(name, text), 0) end
+  return one, tonumber(two)
+end
+
+local site = { told("SCORER_ADDRESS", "^%[?([%x.:]+)%]?:(%d+)$", "127.0.0.1:9808") }
+local timeout = tonumber((told("SCORER_PICK_TIMEOUT_MS", "^(%d+)$", "20"))) / 1000
+
+local misses, closed_until, logged_at = 0, 0, -LOG_EVERY
+local snapshot -- the last one, decoded: {data =, made =, views = {}}
+
+local function complain(what)
+  local now = http.now()
+  if now - logged_at >= LOG_EVERY then
+    logged_at = now
+    core.Warning("scorer: " .. what)
+  end
+end
+
+-- The pick. ----------------------------------------------------------------------------------
+
+local function escaped(text)
+  return (text:gsub("[^%w._~:%-]", function(sign) return ("%%%02X"):format(sign:byte()) end))
+end
+
+local function path_of(ask)
+  local parts = { "format=json" }
+  local function add(name, text)
+    if text and text ~= "" then parts[#parts + 1] = name .. "=" .. escaped(tostring(text)) end
+  end
+  add("prompt_bytes", ask.bytes)
+  add("pool", ask.pool)
+  add("model", ask.model)
+  add("key", ask.key)
+  add("lora", ask.lora)
+  add("exclude", ask.tried)
+  return "/pick?" .. table.concat(parts, "&")
+end
+
+--- Return the daemon's choice; `{refused = true}` for none; or nil and why there is no answer.
+local function asked(ask, now)
+  if now < closed_until then return nil, "skipped" end
+  -- One request finds out whether it is back; the others do not wait for that.
+  if misses >= BREAK_AFTER then closed_until = now + BREAK_FOR end
+  local status, body = http.get(site, path_of(ask), timeout, true)
+  if not status then
+    misses = misses + 1
+    if misses >= BREAK_AFTER then closed_until = http.now() + BREAK_FOR end
+    complain("no pick from the daemon (" .. tostring(body) .. "), picking locally")
+    return nil, body
+  end
+  local target = status == 200 and body:match('^{"target":"([^"]+)"')
+  if target and not ("," .. (ask.tried or "") .. ","):find("," .. target .. ",", 1, true) then
+    misses, closed_until = 0, 0
+    local others = body:match('"alternates":%[(.-)%],"pick_id"') or ""
+    return {
+      target = target, pick_id = body:match('"pick_id":"([^"]+)"'), by = "daemon",
+      pool = body:match('"pool":"([^"]+)"'), alternates = select(2, others:gsub('"[^"]+"', "")),
+    }
+  end
+  if status == 503 and body:find('"no_target"', 1, true) then
+    misses, closed_until = 0, 0
+    return { refused = true }
+  end
+  misses = misses + 1
+  complain("a pick was answered with " .. status .. " " .. body:sub(1, 200))
+  return nil, "status"
+end
+
+--- Return the choice by the last snapshot; `{refused = true}` for none; nil without a snapshot.
+local function local_choice(ask, now)
+  if not snapshot then return nil end
+  local pool = p2c.pool(snapshot.data, ask.pool, ask.model)
+  if not pool then return nil end
+  local view = snapshot.views[pool.pool]
+  if not view then
+    view = p2c.view(pool, math.random)
+    snapshot.views[pool.pool] = view
+  end
+  local exclude = {}
+  for target in (ask.tried or ""):gmatch("[^,]+") do exclude[target] = true end
+  local choice = p2c.choose(
+    view, { prompt_tokens = ask.tokens, exclude = exclude, key = ask.key, lora = ask.lora },
+    math.random, load.since(snapshot.made, now)
+  )
+  if not choice then return { refused = true } end
+  return {
+    target = choice.target, pool = pool.pool, by = "snapshot", alternates = #choice.alternates,
+  }
+end
+
+local function rate_of(target)
+  return snapshot and snapshot.rates[target] or 8000
+end
+
+core.register_action("scorer_pick", { "http-req" }, function(txn)
+  local now = http.now()
+  local bytes = tonumber(txn.sf:req_hdr("content-length"))
+  local ask = {
+    bytes = bytes and math.floor(bytes), tokens = bytes and math.ceil(bytes / BYTES_PER_TOKEN),
+    pool = txn:get_var("txn.scorer_pool"), model = txn:get_var("txn.scorer_model"),
+    key = txn:get_var("txn.scorer_key"), lora = txn:get_var("txn.scorer_lora"),
+    tried = txn:get_var("txn.scorer_tried"),
+  }
+  local choice, miss = asked(ask, now)
+  if not choice then choice = local_choice(ask, http.now()) end
+  if choice and choice.refused then
+    txn:set_var("txn.scorer_refused", true)
+  elseif choice then
+    local lease = load.start(choice.target, ask.tokens or 1000, rate_of(choice.target), http.now())
+    txn:set_var("txn.scorer_lease", lease)
+  end
+  choice = choice or {}
+  txn:set_var("txn.scorer_pick", table.concat({
+    choice.target or "-", choice.pick_id or "-", choice.pool or "-", choice.alternates or 0,
+    choice.by or "nobody", miss or "-",
+  }, " "))
+end, 0)
+
+core.register_action("scorer_target", { "http-req" }, function(txn)
+  local target = tostring(txn:get_var("txn.scorer_pick")):match("^(%S+)")
+  local host, port = (target or "-"):match("^%[?(.-)%]?:(%d+)$")
+  if not host then return end
+  txn:set_var("txn.scorer_target", target)
+  txn:set_var("txn.scorer_port", tonumber(port))
+  if host:find("^[%d.]+$") or host:find(":", 1, true) then
+    txn:set_var("txn.scorer_host", host)
+  else
+    txn:set_var("txn.scorer_name", host)
+  end
+end, 0)
+
+-- The answer. --------------------------------------------------------------------------------
+
+core.register_action("scorer_error", { "http-res" }, function(txn)
+  local headers = txn.http:res_get_headers()
+  local body = txn.f:res_body() or ""
+  local kept = {}
+  for name, values in pairs(headers) do
+    if answers.wanted(name) and #kept < 16 then
+      kept[#kept + 1] = json.quoted(name, 100) .. ":" .. json.quoted(tostring(values[0]), 300)
+    end
+  end
+  txn:set_var("txn.scorer_headers", table.concat(kept, ","))
+  txn:set_var("txn.scorer_error", body:sub(1, MOST_ERROR))
+  if answers.is_full(txn.f:status(), headers, body) then
+    txn:set_var("txn.scorer_again", true)
+  end
+end, 0)
+
+local Watch = { id = "scorer", flags = filter.FLT_CFG_FL_HTX } -- without it: skipped silently
+Watch.__index = Watch
+
+function Watch:new() -- luacheck: no self
+  return setmetatable({ seen = {} }, Watch)
+end
+
+function Watch:start_analyze(_, channel)
+  filter.register_data_filter(self, channel)
+end
+
+--- The request is with the target as a whole: from here on it is the target that takes time.
+function Watch:http_end(_, message)
+  if not message.channel:is_resp() then self.began = http.now() end
+end
+
+function Watch:http_payload(txn, message)
+  local channel = message.channel
+  if not channel:is_resp() then return end
+  if not txn:get_var("txn.scorer_stream") then
+    filter.unregister_data_filter(self, channel)
+    return
+  end
+  local chunk = message:body()
+  if not chunk or chunk == "" then return end
+  local problem = tokens.error_in(chunk)
+  if problem then
+    txn:set_var("txn.scorer_stream_error", problem)
+  elseif not tokens.first_in(self.seen, chunk) then
+    local reason = self.seen.finish_reason
+    if reason then txn:set_var("txn.scorer_finish_reason", reason) end
+    return
+  else
+    local seconds = http.now() - (self.began or http.now())
+    txn:set_var("txn.scorer_ttft", math.max(1, math.floor(seconds * 1000000)))
+  end
+  filter.unregister_data_filter(self, channel)
+end
+
+function Watch:end_analyze(txn, channel) -- luacheck: no self
+  if not channel:is_resp() then return end
+  local lease = txn:get_var("txn.scorer_lease")
+  if lease then load.finish(lease) end
+end
+
+core.register_filter("scorer", Watch, function(watch) return watch end)
+
+-- The end. No hook sees the end of every request but the one that writes its log line. --------
+
+core.register_fetches("scorer_record", record.fields)
+
+core.register_service("scorer_metrics", "http", function(applet)
+  local page = metrics.page(applet)
+  applet:set_status(200)
+  applet:add_header("content-type", "text/plain; version=0.0.4; charset=utf-8")
+  applet:add_header("content-length", #page)
+  applet:start_response()
+  applet:send(page)
+end)
+
+-- The snapshot. ------------------------------------------------------------------------------
+
+local function refresh()
+  local began = os.clock()
+  local status, body = http.get(site, "/api/v1/snapshot", SNAPSHOT_WITHIN)
+  if status ~= 200 then return 0 end
+  local answer, why = json.decode(body)
+  if not answer or type(answer.data) ~= "table" then
+    complain("the snapshot cannot be read: " .. tostring(why))
+    return 0
+  end
+  local rates = {}
+  for _, pool in ipairs(answer.data.pools) do
+    for _, target in ipairs(pool.targets) do rates[target.target] = target.prefill_rate end
+  end
+  snapshot = { data = answer.data, made = http.now(), views = {}, rates = rates }
+  return os.clock() - began
+end
+
+core.register_task(function()
+  math.randomseed(os.time() + (core.thread or 0) * 7919 + math.floor(os.clock() * 1000000))
+  while true do
+    local fine, spent = pcall(refresh)
+    load.expire(http.now())
+    local pause = math.max(SNAPSHOT_EVERY, BUSY_SHARE * (fine and spent or 0))
+    core.msleep(math.floor(pause * (900 + math.random(200))))
+  end
+end)

@@ -1,0 +1,106 @@
+"""The real HAProxy with a shipped configuration, on ports and with targets of a test."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import free_port
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = ROOT / "examples" / "haproxy"
+LUA = ROOT / "integrations"
+PORT = re.compile(r"(127\.0\.0\.1:|agent-port )(\d+)")
+SERVER = re.compile(r"^    server \S+ 10\.0\.0\.\d+:8000.*\n", re.MULTILINE)
+
+
+def program() -> str:
+    """Return the HAProxy to test: that of ``SCORER_TEST_HAPROXY``, else Debian's."""
+    found = os.environ.get("SCORER_TEST_HAPROXY") or shutil.which(
+        "haproxy", path=f"{os.environ['PATH']}:/usr/sbin"
+    )
+    assert found, "no haproxy: scripts/setup.sh test installs it"
+    return found
+
+
+class Haproxy:
+    """One HAProxy; ``ports`` maps the ports of the shipped file to those it has here."""
+
+    def __init__(
+        self,
+        folder: Path,
+        example: str,
+        ports: dict[int, int],
+        servers: str = "",
+        changes: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        text = (EXAMPLES / example).read_text()
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after)
+        own = {int(port) for _, port in PORT.findall(text)}
+        self.ports = {port: ports.get(port) or free_port() for port in own}
+        text = PORT.sub(lambda match: f"{match[1]}{self.ports[int(match[2])]}", text)
+        paths = "".join(f"    lua-prepend-path {LUA}/{at}/?.lua\n" for at in ("lua", "haproxy"))
+        text = re.sub(r"    lua-prepend-path .*\n", lambda _: paths, text)
+        text = text.replace("/etc/haproxy/lua/", f"{LUA}/haproxy/")
+        self.admin = folder / "admin.sock"
+        text = text.replace(
+            "global\n",
+            f"global\n    stats socket {self.admin} mode 600 level admin\n    nbthread 2\n",
+            1,
+        )
+        if SERVER.search(text):
+            start = SERVER.search(text).start()
+            text = SERVER.sub("", text)
+            text = text[:start] + servers + text[start:]
+        self.path = folder / "haproxy.cfg"
+        self.path.write_text(text)
+        self.log_path = folder / "haproxy.log"
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                [program(), "-db", "-f", str(self.path)], stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + 10
+        while not self.admin.exists():
+            assert self.process.poll() is None, self.log
+            assert time.monotonic() < deadline, self.log
+            time.sleep(0.02)
+
+    @property
+    def port(self) -> int:
+        """Where clients come."""
+        return self.ports[8080]
+
+    @property
+    def log(self) -> str:
+        """What it said."""
+        return self.log_path.read_text(errors="replace")
+
+    def command(self, line: str) -> str:
+        """Return what the admin socket answers."""
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(self.admin))
+            sock.sendall(f"{line}\n".encode())
+            return b"".join(iter(lambda: sock.recv(65536), b"")).decode()
+
+    def stop(self) -> None:
+        """End it; it must not have ended before."""
+        assert self.process.poll() is None, self.log
+        self.process.kill()
+        self.process.wait(5)
+
+
+def until(condition, seconds: float = 15.0, why=lambda: ""):
+    """Return the first true value of ``condition``."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.05)
+    return pytest.fail(f"did not happen within {seconds} s {why()}")

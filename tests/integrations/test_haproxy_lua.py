@@ -1,0 +1,391 @@
+"""HAProxy with its Lua: the shipped configuration, a real daemon, engines that misbehave."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.integrations import engine as ways
+from tests.integrations.client import Connection, ask, ask_many
+from tests.integrations.engine import Engine
+from tests.integrations.haproxy import EXAMPLES, Haproxy, until
+from tests.system.conftest import DaemonProcess, free_port, pool_of
+
+pytestmark = pytest.mark.system
+
+CLOSE_ENOUGH = 0.010
+"""Seconds by which a time to first token may differ from the engine's own."""
+
+
+PATIENT = ("SCORER_PICK_TIMEOUT_MS 20", "SCORER_PICK_TIMEOUT_MS 500")
+"""A machine that is busy with other tests answers later, which is another test's matter."""
+
+
+@dataclass
+class World:
+    """Three engines, one of them on IPv6; the daemon; HAProxy."""
+
+    engines: list[Engine]
+    daemon: DaemonProcess
+    haproxy: Haproxy
+
+    @property
+    def port(self) -> int:
+        """Where clients come."""
+        return self.haproxy.port
+
+    def page(self) -> str:
+        """Return HAProxy's metrics."""
+        port = self.haproxy.ports[9813]
+        return requests.get(f"http://127.0.0.1:{port}/metrics", timeout=5).text
+
+    def value(self, series: str) -> float:
+        """Return a metric's value, 0 without one."""
+        lines = (line.rpartition(" ") for line in self.page().splitlines())
+        return next((float(value) for name, _, value in lines if name == series), 0.0)
+
+    def outcomes(self, target: str) -> dict[str, float]:
+        """Return what was told of a target, by class."""
+        lines = self.daemon.get("/metrics?name[]=scorer_feedback_total").text.splitlines()
+        wanted = f'target="{target}",outcome="'
+        return {
+            line.split(wanted)[1].split('"')[0]: float(line.rpartition(" ")[2])
+            for line in lines
+            if wanted in line and not line.endswith(" 0.0")
+        }
+
+    def told(self, target: str, outcome: str, more_than: float) -> None:
+        """Wait until an outcome was counted more often than that."""
+        until(
+            lambda: self.outcomes(target).get(outcome, 0) > more_than,
+            why=lambda: f"{self.outcomes(target)} {self.haproxy.log} {self.daemon.log}",
+        )
+
+    def best(self) -> Engine:
+        """Return the engine with the highest score, which will get requests."""
+        return max(self.engines, key=lambda each: self.daemon.target(each.target)["score"])
+
+    def rest(self) -> None:
+        """Let every engine serve, and the daemon forget cooldowns."""
+        for each in self.engines:
+            each.way = ways.serves
+            url = f"{self.daemon.url}/api/v1/targets/{each.target}/end-cooldown"
+            self.daemon.http.post(url, json={})
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Start everything once; HAProxy is alive at the end."""
+    folder: Path = tmp_path_factory.mktemp("haproxy")
+    engines = [Engine(), Engine(), Engine("::1")]
+    udp = free_port()
+    feedback = {"udp": {"listen": f"127.0.0.1:{udp}"}}
+    config = {**pool_of(*(each.target for each in engines)), "feedback": feedback}
+    daemon = DaemonProcess(folder, config)
+    haproxy = None
+    try:
+        daemon.ready()
+        haproxy = Haproxy(
+            folder,
+            "lua.cfg",
+            {9808: int(daemon.url.rpartition(":")[2]), 9809: udp},
+            changes=(PATIENT,),
+        )
+        made = World(engines, daemon, haproxy)
+        daemon.until(lambda: all(daemon.target(e.target)["state"] == "healthy" for e in engines))
+        yield made
+        haproxy.stop()
+    finally:
+        if haproxy is not None:
+            haproxy.process.kill()
+        daemon.process.kill()
+        daemon.process.wait(5)
+        for each in engines:
+            each.close()
+
+
+@pytest.fixture(autouse=True)
+def rested(world: World):
+    """Undo what a test did to engines."""
+    yield
+    world.rest()
+
+
+def test_shipped_lua_is_loaded_per_thread():
+    """Loaded once, all threads would wait for one lock; and what forbids yielding is not used."""
+    lines = [line.split("#")[0].split() for line in (EXAMPLES / "lua.cfg").read_text().splitlines()]
+    words = {line[0] for line in lines if line}
+    assert "lua-load-per-thread" in words
+    assert "lua-load" not in words
+    assert ["option", "abortonclose"] in lines
+
+
+def test_streams_reach_every_target(world: World):
+    """IPv6 too; each by a pick of the daemon; connections to clients and engines are kept."""
+    before = sum(each.connections for each in world.engines)
+    replies = ask_many(world.port, 90)
+    assert [reply for reply in replies if not reply.complete] == []
+    assert {reply.engine for reply in replies} == {each.target for each in world.engines}
+    assert world.value('gateway_picks_total{by="daemon"}') >= 90
+    assert "gateway_pick_misses_total" not in world.page()
+    opened = sum(each.connections for each in world.engines) - before
+    assert opened < 45  # scrapes included
+
+
+def test_first_token_is_timed_as_the_engine_does(world: World):
+    """A role-only frame long before it does not count."""
+    for each in world.engines:
+        each.first_after = 0.15
+    # On a busy machine each may be late by itself: of several rounds one must agree.
+    differences = [ttft_differences(world) for _ in range(5)]
+    for each in world.engines:
+        each.first_after = 0.03
+    assert min(max(round_) for round_ in differences) < CLOSE_ENOUGH, differences
+    for each in world.engines:
+        assert world.daemon.target(each.target)["signals"]["ttft"]["source"] == "feedback"
+
+
+def ttft_differences(world: World) -> list[float]:
+    """Return by how many seconds HAProxy's mean differs from each engine's own."""
+    for each in world.engines:
+        each.ttfts.clear()
+    series = [f'{{pool="chat",target="{each.target}"}}' for each in world.engines]
+    before = [
+        (
+            world.value(f"gateway_ttft_seconds_sum{of}"),
+            world.value(f"gateway_ttft_seconds_count{of}"),
+        )
+        for of in series
+    ]
+    ask_many(world.port, 12, 3)
+    found = []
+    for each, of, (total, count) in zip(world.engines, series, before, strict=True):
+        if each.ttfts:
+            counted = world.value(f"gateway_ttft_seconds_count{of}") - count
+            assert counted == len(each.ttfts)
+            mean = (world.value(f"gateway_ttft_seconds_sum{of}") - total) / counted
+            found.append(abs(mean - sum(each.ttfts) / counted))
+    return found
+
+
+def test_leases_are_closed_by_feedback(world: World):
+    """Every request is told of, so none is thought to be under way, and none got lost."""
+    ask_many(world.port, 20)
+    for each in world.engines:
+        until(lambda each=each: world.daemon.target(each.target)["in_flight"] == 0)
+    page = world.daemon.get("/metrics?name[]=scorer_leases_lost_total").text
+    assert all(line.startswith("#") or line.endswith(" 0.0") for line in page.splitlines())
+    rejected = world.daemon.get("/metrics?name[]=scorer_feedback_rejected_total").text
+    assert all(line.startswith("#") or line.endswith(" 0.0") for line in rejected.splitlines())
+
+
+@pytest.mark.parametrize("size", [300_000, 2_000_000])
+def test_large_prompts_pass_whole(world: World, size: int):
+    """Larger than a buffer; the pick is told their length."""
+    reply = ask(world.port, size)
+    assert reply.complete
+    engine = next(each for each in world.engines if each.target == reply.engine)
+    assert engine.asked[-1] == size
+    [decision] = world.daemon.get("/api/v1/decisions?limit=1").json()["data"]
+    assert decision["prompt_tokens"] == size // 4
+
+
+def test_metrics_are_read_by_the_preset(world: World):
+    """`scorer doctor` finds TTFT and answers by target, and the page has Prometheus' type."""
+    ask_many(world.port, 6)
+    url = f"http://127.0.0.1:{world.haproxy.ports[9813]}/metrics"
+    assert requests.get(url, timeout=5).headers["content-type"].startswith("text/plain; version")
+    done = subprocess.run(
+        [sys.executable, "-m", "scorer", "doctor", url, "-o", "json"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(each.target in done.stdout for each in world.engines)
+    linted = subprocess.run(
+        ["promtool", "check", "metrics"], input=world.page(), capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+
+
+def test_full_engine_is_not_seen_by_clients(world: World):
+    """429 "KV cache exhausted" is tried elsewhere; the target cools down without long prompts."""
+    full = world.engines[0]
+    full.way = ways.refuses(429, ways.SATURATED, body_late=True)
+    replies = ask_many(world.port, 40)
+    assert [reply for reply in replies if not reply.complete] == []
+    refused = len(full.asked)
+    world.told(full.target, "engine_saturated", 0)
+    began = time.monotonic()
+    until(lambda: world.daemon.target(full.target)["state"] == "cooldown")
+    while time.monotonic() - began < 2.0:
+        ask_many(world.port, 8, size=30_000)
+    assert [size for size in full.asked[refused:] if size >= 16_384] == []
+    assert world.value(f'gateway_retries_total{{pool="chat",target="{full.target}"}}') > 0
+    errors = world.daemon.target(full.target)["last_errors"]
+    assert "saturation_words" in json.dumps(errors)
+
+
+def test_key_limit_passes_and_costs_nothing(world: World):
+    """429 of a client's own limit: it gets it once, unchanged, and no target is blamed."""
+    for each in world.engines:
+        each.way = ways.refuses(429, ways.KEY_LIMIT, body_late=True)
+    asked = sum(len(each.asked) for each in world.engines)
+    states = [world.daemon.target(each.target)["state"] for each in world.engines]
+    replies = ask_many(world.port, 12, 3)
+    assert {(reply.status, reply.body) for reply in replies} == {(429, ways.KEY_LIMIT)}
+    assert sum(len(each.asked) for each in world.engines) - asked == 12
+    until(
+        lambda: (
+            sum(world.outcomes(e.target).get("client_rate_limit", 0) for e in world.engines) == 12
+        )
+    )
+    time.sleep(0.6)  # the next judgement has taken it
+    after = [world.daemon.target(each.target)["state"] for each in world.engines]
+    assert ["cooldown" for state in after if state == "cooldown"] == [
+        "cooldown" for state in states if state == "cooldown"
+    ]
+
+
+def test_pool_that_is_full_says_so(world: World):
+    """When the other one is full as well, the client gets that status and its body."""
+    for each in world.engines:
+        each.way = ways.refuses(429, ways.SATURATED, retry_after="3")
+    reply = ask(world.port)
+    assert (reply.status, reply.body) == (429, ways.SATURATED)
+    assert reply.headers["retry-after"] == "3"
+    assert not [name for name in reply.headers if name.startswith("x-scorer")]
+
+
+@pytest.mark.parametrize(
+    ("way", "outcome"),
+    [
+        (ways.refuses(503, b'{"error":"busy doing nothing"}'), "engine_fault"),
+        (ways.hangs_up, "engine_fault"),
+    ],
+    ids=["503", "no answer"],
+)
+def test_failed_attempt_is_tried_on_another_target(world: World, way, outcome):
+    """Never again on the one that failed; each attempt is told of by itself."""
+    bad = world.best()
+    counted = world.outcomes(bad.target).get(outcome, 0)
+    bad.way = way
+    asked = len(bad.asked)
+    replies = []
+    while len(bad.asked) < asked + 3:
+        replies += ask_many(world.port, 6, 2)
+        assert len(replies) < 400
+    assert [reply for reply in replies if not reply.complete] == []
+    assert bad.target not in {reply.engine for reply in replies}
+    world.told(bad.target, outcome, counted)
+
+
+@pytest.mark.parametrize("after_head", [False, True], ids=["before the head", "after the head"])
+def test_client_that_leaves_ends_the_work(world: World, after_head: bool):
+    """The engine is told at once; no target is blamed."""
+
+    async def slow(engine: Engine, exchange: ways.Exchange) -> None:
+        if after_head:
+            await exchange.start(engine.target)
+            await exchange.event({"choices": [{"delta": {"content": "one"}}]})
+        await asyncio.sleep(30)
+
+    async def leave() -> None:
+        connection = Connection(world.port)
+        await connection.send()
+        came = lambda: sum(len(each.asked) for each in world.engines) > asked  # noqa: E731
+        await asyncio.to_thread(until, came)
+        if after_head:
+            await connection.head()
+        connection.close()
+
+    faults = [world.outcomes(each.target).get("engine_fault", 0) for each in world.engines]
+    left = sum(each.left for each in world.engines)
+    asked = sum(len(each.asked) for each in world.engines)
+    outcome = "success" if after_head else "client_abort"
+
+    def counted() -> float:
+        return sum(world.outcomes(each.target).get(outcome, 0) for each in world.engines)
+
+    before = counted()
+    for each in world.engines:
+        each.way = slow
+    asyncio.run(leave())
+    until(lambda: sum(each.left for each in world.engines) == left + 1, 10)
+    until(lambda: counted() == before + 1)
+    assert [world.outcomes(e.target).get("engine_fault", 0) for e in world.engines] == faults
+
+
+@pytest.mark.parametrize(
+    ("way", "status"),
+    [(ways.stops_midway, 200), (ways.says_nothing, 200), (ways.fails_in_stream, 200)],
+    ids=["broken off", "no token", "error event"],
+)
+def test_stream_that_fails_is_a_fault(world: World, way, status: int):
+    """Though it began with 200: broken off, without a token, or with an error in it."""
+    bad = world.best()
+    counted = world.outcomes(bad.target).get("engine_fault", 0)
+    bad.way = way
+    asked = len(bad.asked)
+    for _ in range(200):
+        assert ask(world.port).status == status
+        if len(bad.asked) > asked:
+            break
+    world.told(bad.target, "engine_fault", counted)
+
+
+def test_target_that_refuses_connections_is_passed_by(world: World):
+    """Even a prompt larger than a buffer is sent to another one; drained targets get nothing."""
+    for each in world.engines[:2]:
+        url = f"{world.daemon.url}/api/v1/targets/{each.target}/undrain"
+        world.daemon.http.post(url, json={})
+    gone = Engine()
+    gone.close()
+    config = pool_of(*(each.target for each in world.engines[:2]), gone.target)
+    feedback = {"udp": {"listen": f"127.0.0.1:{world.haproxy.ports[9809]}"}}
+    world.daemon.write({**config, "feedback": feedback})
+    world.daemon.signal(signal.SIGHUP)
+    until(lambda: gone.target in world.daemon.get("/api/v1/targets").text)
+    replies = [ask(world.port, 300_000 if number % 2 else 100) for number in range(30)]
+    assert [reply for reply in replies if not reply.complete] == []
+    assert {reply.engine for reply in replies} <= {each.target for each in world.engines[:2]}
+
+
+def test_targets_come_and_go_without_haproxy(world: World):
+    """HAProxy's configuration names none of them."""
+    new = Engine()
+    feedback = {"udp": {"listen": f"127.0.0.1:{world.haproxy.ports[9809]}"}}
+    world.daemon.write({**pool_of(new.target), "feedback": feedback})
+    world.daemon.signal(signal.SIGHUP)
+    until(lambda: world.daemon.get("/pick?format=text").text == new.target)
+    try:
+        replies = ask_many(world.port, 12)
+        assert {(reply.complete, reply.engine) for reply in replies} == {(True, new.target)}
+    finally:
+        targets = [each.target for each in world.engines]
+        world.daemon.write({**pool_of(*targets), "feedback": feedback})
+        world.daemon.signal(signal.SIGHUP)
+        until(lambda: new.target not in world.daemon.get("/api/v1/targets").text)
+        new.close()
+
+
+def test_drained_pool_is_refused(world: World):
+    """503 with Retry-After, not a guess."""
+    for each in world.engines:
+        url = f"{world.daemon.url}/api/v1/targets/{each.target}/drain"
+        assert world.daemon.http.post(url, json={"duration": "1m"}).status_code == 200
+    until(lambda: world.daemon.get("/pick").status_code == 503)
+    try:
+        reply = ask(world.port)
+        assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+    finally:
+        for each in world.engines:
+            url = f"{world.daemon.url}/api/v1/targets/{each.target}/undrain"
+            world.daemon.http.post(url, json={})

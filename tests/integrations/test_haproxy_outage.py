@@ -1,0 +1,190 @@
+"""HAProxy goes on when the daemon is killed, stopped or out of its mind (cases B49 and B48)."""
+
+import signal
+import statistics
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.integrations.client import Reply, ask, ask_many
+from tests.integrations.engine import Engine
+from tests.integrations.haproxy import Haproxy, until
+from tests.integrations.picker import Picker
+from tests.system.conftest import DaemonProcess, free_port, pool_of
+
+pytestmark = pytest.mark.system
+
+BUDGET = 0.1
+"""Seconds that a request may take longer while the daemon does not answer."""
+
+
+def counts(haproxy: Haproxy, family: str) -> dict[str, float]:
+    """Return the values of a family of HAProxy's metrics by their labels."""
+    page = requests.get(f"http://127.0.0.1:{haproxy.ports[9813]}/metrics", timeout=5).text
+    rows = (line.rpartition(" ") for line in page.splitlines() if line.startswith(family + "{"))
+    return {name[len(family) :]: float(value) for name, _, value in rows}
+
+
+class Load:
+    """Requests without a pause until it is told to stop."""
+
+    def __init__(self, port: int) -> None:
+        self.replies: list[tuple[float, Reply]] = []
+        self._port, self._stop = port, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            at = time.monotonic()
+            self.replies += [(at, reply) for reply in ask_many(self._port, 12, 4)]
+
+    def stop(self) -> None:
+        """End it."""
+        self._stop.set()
+        self._thread.join(30)
+
+    def between(self, start: float, end: float) -> list[Reply]:
+        """Return the replies to requests sent in that time."""
+        return [reply for at, reply in self.replies if start <= at < end]
+
+
+@pytest.fixture(scope="module")
+def engines():
+    """Start three engines."""
+    started = [Engine(), Engine(), Engine()]
+    yield started
+    for each in started:
+        each.close()
+
+
+@pytest.fixture(scope="module")
+def picker():
+    """Start what answers instead of the daemon, as it is told to."""
+    started = Picker()
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def lost(engines, picker, tmp_path_factory):
+    """Start a HAProxy that never had a snapshot; it is alive at the end."""
+    servers = "".join(f"    server {each.target} {each.target}\n" for each in engines)
+    folder = tmp_path_factory.mktemp("lost")
+    haproxy = Haproxy(folder, "lua.cfg", {9808: picker.port}, servers)
+    yield haproxy
+    haproxy.stop()
+
+
+def test_daemon_killed_stopped_and_back_under_load(engines, tmp_path: Path):
+    """No request fails; picks go by the snapshot, over all targets, and by the daemon again."""
+    udp, port = free_port(), free_port()
+    config = {
+        **pool_of(*(each.target for each in engines)),
+        "feedback": {"udp": {"listen": f"127.0.0.1:{udp}"}},
+    }
+    address = ("--web.listen-address", f"127.0.0.1:{port}")
+    daemons = [DaemonProcess(tmp_path, config, *address)]
+    until(lambda: answers(port))
+    haproxy = Haproxy(tmp_path, "lua.cfg", {9808: port, 9809: udp})
+    time.sleep(2.5)  # a snapshot in every thread, and scores
+    load, marks = Load(haproxy.port), [time.monotonic()]
+    try:
+        time.sleep(1.5)
+        daemons[0].signal(signal.SIGSTOP)
+        marks.append(time.monotonic())
+        time.sleep(2)
+        daemons[0].signal(signal.SIGCONT)
+        marks.append(time.monotonic())
+        time.sleep(2)
+        daemons[0].process.kill()
+        marks.append(time.monotonic())
+        time.sleep(2.5)
+        daemons.append(DaemonProcess(tmp_path, config, *address))
+        until(lambda: answers(port))
+        marks.append(time.monotonic())
+        before = counts(haproxy, "gateway_picks_total")['{by="daemon"}']
+        until(lambda: counts(haproxy, "gateway_picks_total")['{by="daemon"}'] > before + 20, 5)
+        load.stop()
+        assert [reply for _, reply in load.replies if not reply.complete] == []
+        check(engines, load, marks)
+        check_picks(haproxy)
+        haproxy.stop()
+    finally:
+        load.stop()
+        haproxy.process.kill()
+        for each in daemons:
+            each.process.kill()
+            each.process.wait(5)
+
+
+def check(engines: list[Engine], load: Load, marks: list[float]) -> None:
+    """Assert that requests were as fast and as spread while the daemon stood still or was dead."""
+    normal = statistics.median(reply.first for reply in load.between(*marks[0:2]))
+    for start, end in ((marks[1], marks[2]), (marks[3], marks[4])):
+        during = load.between(start, end)
+        assert statistics.median(reply.first for reply in during) < normal + BUDGET
+        spread = Counter(reply.engine for reply in during)
+        assert len(spread) == len(engines)
+        assert min(spread.values()) > len(during) / 10
+
+
+def check_picks(haproxy: Haproxy) -> None:
+    """Assert that picks went by the snapshot, and nearly all were spared a wait."""
+    picks = counts(haproxy, "gateway_picks_total")
+    assert picks['{by="snapshot"}'] > 50
+    assert '{by="nobody"}' not in picks
+    misses = counts(haproxy, "gateway_pick_misses_total")
+    assert misses['{reason="skipped"}'] > 3 * misses.get('{reason="timeout"}', 0)
+
+
+def answers(port: int) -> bool:
+    """Whether a daemon on that port is ready."""
+    try:
+        return requests.get(f"http://127.0.0.1:{port}/-/ready", timeout=1).status_code == 200
+    except requests.RequestException:
+        return False
+
+
+@pytest.mark.parametrize(
+    "way", ["refuses", "hangs", "hangs_up", "fails", "half", "nonsense", "slow", "no_pool", "name"]
+)
+def test_daemon_out_of_its_mind_fails_open(lost: Haproxy, picker: Picker, way: str):
+    """Without a snapshot requests go to the servers in the file, after a short wait at most."""
+    picker.way = way
+    replies = [ask(lost.port) for _ in range(25)]
+    assert [reply for reply in replies if not reply.complete] == []
+    # Each fails by itself until the third; every thread has its own count.
+    assert statistics.median(reply.first for reply in replies) < BUDGET
+    assert max(reply.first for reply in replies) < 1.0
+    assert len({reply.engine for reply in replies}) > 1
+
+
+def test_target_that_does_not_exist_is_passed_by(lost: Haproxy, picker: Picker, engines):
+    """A daemon that names a dead address costs a refused connection, not a request."""
+    time.sleep(1.1)  # the breaker's second
+    picker.way = "dead"
+    before = picker.asked
+    replies = [ask(lost.port) for _ in range(25)]
+    assert picker.asked > before
+    assert [reply for reply in replies if not reply.complete] == []
+
+
+def test_picker_that_is_back_is_asked_again(lost: Haproxy, picker: Picker, engines):
+    """Within a second or two."""
+    picker.way = "refuses"
+    for _ in range(10):
+        ask(lost.port)
+    picker.target = engines[1].target
+    picker.way = "picks"
+
+    def back() -> bool:
+        return {ask(lost.port).engine for _ in range(6)} == {picker.target}
+
+    began = time.monotonic()
+    until(back, 6)
+    assert time.monotonic() - began < 4.0
