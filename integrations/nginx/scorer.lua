@@ -29,7 +29,7 @@ local http = require "scorer.http"
 local load = require "scorer.load"
 local metrics = require "scorer.metrics"
 local snapshot = require "scorer.snapshot"
-local tokens = require "scorer.tokens"
+local tokens = require "tokens"
 
 local _M = {}
 

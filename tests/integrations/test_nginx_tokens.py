@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent.parent / "integrations" / "nginx" / "scorer" / "tokens.lua"
+SOURCE = Path(__file__).parent.parent.parent / "integrations" / "lua" / "tokens.lua"
 
 TOKENLESS = [
     'data: {"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n',
