@@ -175,12 +175,16 @@ def test_a_refused_request_goes_to_another_engine(rig: Rig, status: int):
     """Clients see nothing of it, and no request comes back to the engine that refused it."""
     refusing = rig.engines[0]
     refusing.behave(status=status, body=EXHAUSTED)
-    for number in range(15):
-        assert rig.nginx.post(headers={"X-Number": str(number)})[0] == 200
+    sent = 0
+    while sent < 15 or (
+        not refusing.seen and sent < 200
+    ):  # it may still be spared for the last test
+        assert rig.nginx.post(headers={"X-Number": str(sent)})[0] == 200
+        sent += 1
     asked = [(engine.target, each.headers["x-number"]) for engine, each in rig.seen()]
     assert len(asked) == len(set(asked))
     assert len(refusing.seen) >= 1
-    assert len(asked) == 15 + len(refusing.seen)
+    assert len(asked) == sent + len(refusing.seen)
 
 
 def test_a_dead_engine_costs_no_request(rig: Rig):

@@ -21,7 +21,7 @@ import pytest
 
 from tests.system.conftest import DaemonProcess, FakeEngine
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.alone, pytest.mark.system]
 
 HOSTILE = Path(__file__).with_name("hostile.py")
 SECONDS = 26.0

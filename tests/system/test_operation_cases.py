@@ -19,7 +19,7 @@ import requests
 from tests.system.cases import CASES
 from tests.system.conftest import DaemonProcess, free_port, pool_of
 
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = [pytest.mark.alone, pytest.mark.system, pytest.mark.slow]
 
 HAMMER = Path(__file__).with_name("hammer.py")
 HAMMERED = 15.0

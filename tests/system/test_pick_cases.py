@@ -158,6 +158,7 @@ def test_b15_picks_without_a_word_and_reports_about_strangers(
     wire.close()
 
 
+@pytest.mark.alone
 def test_b53_picks_and_liveness_beside_clients_that_stall(
     daemon: Callable[..., DaemonProcess], engine: Callable[[], FakeEngine]
 ) -> None:
