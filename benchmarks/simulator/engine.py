@@ -1,5 +1,4 @@
-"""The emulated engine of the demo, made fast: what a request gets between its first token
-and its last is counted, not played.
+"""The demo's emulated engine, made fast: tokens between first and last are only counted.
 
 Every step of :class:`scorer.demo.engine.Engine` gives each decoding request one token.
 So a request that joined the batch at step *s* with *g* tokens has ``g + step - s`` of them;

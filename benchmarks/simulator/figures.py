@@ -63,7 +63,11 @@ def figures(world: World) -> dict[str, float]:
 
 def median(values: Sequence[float]) -> float:
     """Return the median; of infinities too."""
-    return statistics.median_low(values) if not all(map(isfinite, values)) else statistics.median(values)
+    return (
+        statistics.median_low(values)
+        if not all(map(isfinite, values))
+        else statistics.median(values)
+    )
 
 
 def paired(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:

@@ -151,7 +151,9 @@ class Ours(Baseline):
 
     def pick(self, flow: Flow, now: float) -> int:
         """Ask a daemon."""
-        brain = self.brains[self.dice.randrange(self.pickers)] if self.pickers > 1 else self.brains[0]
+        brain = (
+            self.brains[self.dice.randrange(self.pickers)] if self.pickers > 1 else self.brains[0]
+        )
         tokens = flow.request.prompt if self.lengths else None
         tried = frozenset(self.targets[index] for index in flow.tried)
         chosen = brain.picker.pick(brain.view(), Ask(tokens, tried), now)

@@ -149,9 +149,7 @@ def source(folder: Path | None) -> Source:
     )
 
 
-def replayed(
-    trace: Trace, rate: float, seconds: float, dice: random.Random
-) -> list[Request]:
+def replayed(trace: Trace, rate: float, seconds: float, dice: random.Random) -> list[Request]:
     """Return ``seconds`` of a trace at a mean ``rate``, from a place that the dice choose."""
     count = len(trace.arrivals)
     stretch = (count / trace.seconds) / rate
