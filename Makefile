@@ -4,7 +4,7 @@ BIN := .venv/bin
 CODE := scorer exporters dashboards tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format bench-pick bench-scrape replay clean
+.PHONY: help run test check lint format bench-pick bench-scrape bench-sim bench-sim-full replay clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -42,6 +42,18 @@ bench-pick: ## picks a second, latency and CPU per pick: benchmarks/results/pick
 bench-scrape: ## cost of a scrape by engine, and of a daemon with 100, 500, 1,000 targets: benchmarks/results/scrape.md
 	@scripts/setup.sh run
 	$(BIN)/python -m benchmarks.scrape.run
+
+# Folder with the public traces that docs/benchmarks.md names; without it requests are generated.
+TRACES ?=
+SIMULATE = $(BIN)/python -m benchmarks.simulator.run $(if $(TRACES),--traces $(TRACES))
+
+bench-sim: ## the scorer and other policies in simulation, S1–S5, in minutes: benchmarks/results/simulator.md
+	@scripts/setup.sh plot
+	$(SIMULATE)
+
+bench-sim-full: ## … all scenarios and ablations on held-out seeds, about an hour: simulator-full.md
+	@scripts/setup.sh plot
+	$(SIMULATE) --full
 
 replay: ## recorded engines through the scoring code: benchmarks/results/replay-*.png
 	@scripts/setup.sh plot

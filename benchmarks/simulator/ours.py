@@ -19,6 +19,7 @@ from benchmarks.simulator.world import Flow, World
 from scorer.addresses import parse_address
 from scorer.clocks import Clocks
 from scorer.config import parse_config
+from scorer.core.health import FALL
 from scorer.core.sample import Ask
 from scorer.core.samples import Page, Scrape, ScrapeFailed
 from scorer.core.snapshot import PoolView
@@ -29,11 +30,10 @@ from scorer.discovered import DiscoveredTarget, Found
 from scorer.feedback import Feedback
 from scorer.inflight import InFlight
 from scorer.picker import Picker
+from scorer.pool_jobs import PATIENCE, TICK
 from scorer.registry import Registry
 
 POOL = "sim"
-TICK = 0.5
-"""Seconds between two judgements, as in the daemon; less where scrapes come more often."""
 SCRAPE_TAKES = 0.005
 REFUSED = ScrapeFailed(ScrapeFailure.CONNECT, "connection refused", refused=True)
 
@@ -53,8 +53,10 @@ def names(size: int) -> list[str]:
 class Brain:
     """One daemon: everything it has, on the simulation's clock."""
 
-    def __init__(self, targets: list[str], options: str, draw: Callable[[], float]) -> None:
-        """Know ``targets``; ``options`` is more of the pool's YAML."""
+    def __init__(
+        self, targets: list[str], options: str, interval: float, draw: Callable[[], float]
+    ) -> None:
+        """Know ``targets``, scraped at an ``interval``; ``options`` is more of the pool's YAML."""
         self.now = 0.0
         listed = ", ".join(f"'{name}'" for name in targets)
         text = f"pools: [{{name: {POOL}, static_configs: [{{targets: [{listed}]}}]{options}}}]"
@@ -63,6 +65,8 @@ class Brain:
         self.registry = Registry()
         self.registry.apply(parse_config(text).pools, {POOL: Found(found)}, 0.0)
         self.pool = self.registry.pools[POOL]
+        for health in self.pool.targets.values():
+            health.patience = max(PATIENCE, FALL * interval + SCRAPE_TAKES)
         self.cycle = Cycle(self.pool, self.inflight, self.registry.publish, draw=draw)
         clocks = Clocks(lambda: self.now, lambda: BOOT + self.now)
         self.feedback = Feedback(self.registry, self.inflight, clocks)
@@ -120,7 +124,7 @@ class Ours(Baseline):
         self._samplers = [Sampler(engine) for engine in world.engines]
         for place in range(self.pickers):
             draw = random.Random(world.seed * 31 + place).random
-            brain = Brain(self.targets, self.options, draw)
+            brain = Brain(self.targets, self.options, self.interval, draw)
             self.brains = [*getattr(self, "brains", ()), brain] if place else [brain]
             phase = place / self.pickers * self.interval
             for index in range(size):

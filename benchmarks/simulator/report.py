@@ -78,8 +78,14 @@ def markdown(told: Mapping[str, Any]) -> str:
 
 
 def figures_of(point: Mapping[str, Any]) -> dict[str, Values]:
-    """Return the figures of a point by policy."""
-    return {name: one["figures"] for name, one in point["policies"].items()}
+    """Return the figures of a point by policy; what was never is infinite."""
+    return {
+        name: {
+            figure: [inf if each is None else each for each in values]
+            for figure, values in one["figures"].items()
+        }
+        for name, one in point["policies"].items()
+    }
 
 
 def _table(point: Mapping[str, Any]) -> Iterator[str]:
@@ -97,6 +103,7 @@ def _table(point: Mapping[str, Any]) -> Iterator[str]:
         cells = [_ranged(row[P99], 2)]
         cells += [_ranged(paired(row[P99], rows[other][P99]), 2) for other in versus]
         cells += [each.form.format(median(row[each.figure])) for each in columns]
+        cells = [each.replace("inf", "never") for each in cells]
         shown = f"**{name}**" if name == SHIPPED else name
         yield f"| {shown} | {' | '.join(cells)} |\n"
 

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,8 +53,10 @@ def run_one(policy: Policy, world: World) -> dict[str, Any]:
         watch = watched(policy) if isinstance(policy, Ours) and world.setting.outage else None
         world.run()
     told: dict[str, Any] = {
-        "figures": figures(world), "cdf": curve(world), "shares": world.per_target,
-    }  # fmt: skip
+        "figures": figures(world),
+        "cdf": [written(each) for each in curve(world)],
+        "shares": world.per_target,
+    }
     if world.setting.outage:
         told["series"] = over_time(world, watch)
     return told
@@ -91,11 +94,16 @@ def gathered(
         for name, one in told.items():
             lists = point["policies"].setdefault(name, {"figures": {}})
             for figure, value in one["figures"].items():
-                lists["figures"].setdefault(figure, []).append(round(value, 4))
+                lists["figures"].setdefault(figure, []).append(written(value))
             for extra in set(one) - {"figures"}:
                 if _keeps(work.key, extra):
                     lists.setdefault(extra, one[extra])
     return table
+
+
+def written(value: float) -> float | None:
+    """Return a figure as JSON has it: rounded, null where it is infinite."""
+    return round(value, 4) if isfinite(value) else None
 
 
 def _keeps(key: str, extra: str) -> bool:

@@ -19,7 +19,7 @@ BIN = 5.0
 def curve(world: World) -> list[float]:
     """Return the times to first token at :data:`SHARES`, in seconds."""
     waits = sorted(ttft(flow) for flow in world.flows if flow.request.at >= SETTLED)
-    return [round(quantile(waits, share), 4) for share in SHARES]
+    return [quantile(waits, share) for share in SHARES]
 
 
 @dataclass(slots=True)
