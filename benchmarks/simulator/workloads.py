@@ -122,6 +122,25 @@ def _reading(dice: random.Random) -> Lengths:
     return prompt, min(2_000, max(5, int(dice.lognormvariate(5.5, 0.7)))), ()
 
 
+def shared_prefixes(dice: random.Random, rate: float, seconds: float = 600.0) -> list[Request]:
+    """Return Poisson arrivals of which nine in ten begin with one of five prompts of 8K tokens.
+
+    One in a hundred is a new document, the rest are new prompts of ordinary length.
+    """
+    requests, now, block = [], 0.0, 1000
+    while (now := now + dice.expovariate(rate)) < seconds:
+        kind = dice.random()
+        if kind < 0.9:
+            first = dice.randrange(5) * 16
+            prompt, prefix = 16 * 512 + dice.randint(200, 1000), tuple(range(first, first + 16))
+        else:
+            prompt = dice.randint(16_000, 60_000) if kind > 0.99 else dice.randint(500, 6000)
+            prefix = tuple(range(block, block + prompt // 512))
+            block += prompt // 512
+        requests.append(Request(now, prompt, dice.randint(50, 300), prefix))
+    return requests
+
+
 class Source(NamedTuple):
     """The traces to draw from, and documents to mix in."""
 
