@@ -177,7 +177,7 @@ def _saturation() -> Scenario:
 def _sizes() -> Scenario:
     points = []
     for size in (4, 8, 16, 32, 128):
-        seconds = 600.0 if size < 32 else 300.0
+        seconds = 600.0 if size < 32 else 240.0
         requests = partial(doc1, rate=19.5 / 8 * size, seconds=seconds)
         setting = Setting(pool((size, A100_8B)), seconds=seconds)
         makes = (LeastConnections, Ours, partial(Ours, "all"))

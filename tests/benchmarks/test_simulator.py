@@ -10,17 +10,27 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.simulator.ablations import ablations
+from benchmarks.simulator.ablations import VARIANTS, ablations
 from benchmarks.simulator.baselines import Clairvoyant, LeastConnections
 from benchmarks.simulator.engine import SimEngine
 from benchmarks.simulator.figures import figures, median, paired, quantile
-from benchmarks.simulator.ours import POOL, SCRAPE_TAKES, Brain, Ours, Plain, Ticket, quiet
+from benchmarks.simulator.ours import POOL, SCRAPE_TAKES, Brain, Ours, Plain, Ticket, patched, quiet
 from benchmarks.simulator.pages import BOOT, Sampler, read_page
 from benchmarks.simulator.report import goals, markdown
 from benchmarks.simulator.scenarios import A100_8B, ALL, asked, conversations, pool, scenarios
-from benchmarks.simulator.workloads import Request, azure, mixed, mooncake, servegen, source
+from benchmarks.simulator.workloads import (
+    Request,
+    azure,
+    mixed,
+    mooncake,
+    servegen,
+    shared_prefixes,
+    source,
+)
 from benchmarks.simulator.world import Flow, Outage, Policy, Setting, World
 from scorer.config import load_config
+from scorer.core import pick as core_pick
+from scorer.core import prefill as core_prefill
 from scorer.core.prefill import work
 from scorer.core.snapshot import PoolView
 from scorer.daemon import Daemon
@@ -229,6 +239,32 @@ def test_no_documents_leave_requests_as_they_are():
     """A share of 0 replaces nothing."""
     requests = [Request(0.0, 5, 5), Request(1.0, 6, 6)]
     assert mixed(requests, [(20_000, 1, ())], 0.0, random.Random(1)) == requests
+
+
+@pytest.mark.parametrize("make", VARIANTS)
+def test_every_variant_of_the_rule_serves_every_request(make):
+    """What is left out leaves a scorer that works, and the shipped code as it was."""
+    policy = make()
+    before = (core_pick.COLD_SECONDS, core_prefill.UNDOUBTED)
+    with patched(**getattr(policy, "constants", {})):
+        done = world(policy, seconds=30.0)
+    assert all(flow.end < 1e6 for flow in done.flows)
+    assert before == (core_pick.COLD_SECONDS, core_prefill.UNDOUBTED)
+
+
+def test_constant_that_is_no_more_is_an_error():
+    """An ablation of something that was renamed must not pass for one that changes nothing."""
+    with pytest.raises(AttributeError), patched(pick__GONE=1):
+        pass
+
+
+def test_shared_prefixes_are_mostly_shared():
+    """Nine in ten prompts begin with one of five; new ones share no block."""
+    requests = shared_prefixes(random.Random(1), 20.0)
+    hot = [each for each in requests if each.prefix and each.prefix[0] < 1000]
+    blocks = [block for each in requests if each not in hot for block in each.prefix]
+    assert len(hot) / len(requests) == pytest.approx(0.9, abs=0.02)
+    assert len(blocks) == len(set(blocks))
 
 
 def test_quantile_is_the_smallest_value_that_so_many_do_not_exceed():

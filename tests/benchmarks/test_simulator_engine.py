@@ -94,27 +94,27 @@ def milestones_of_the_demo(requests, limits: Limits, gone: set[int]):
 
 
 REQUESTS = st.lists(
-    st.tuples(st.integers(1, 1500), st.integers(1, 60), st.floats(0, 0.4), st.floats(0, 0.2)),
+    st.tuples(st.integers(1, 700), st.integers(1, 400), st.floats(0, 0.3), st.floats(0, 1)),
     min_size=1,
-    max_size=14,
+    max_size=20,
 )
 
 
 @settings(max_examples=300, deadline=None)
 @given(
     gaps=REQUESTS,
-    kv_blocks=st.integers(98, 200),
+    kv_blocks=st.integers(69, 130),
     sequences=st.integers(1, 8),
     step_tokens=st.integers(8, 700),
-    gone=st.sets(st.integers(0, 13)),
+    gone=st.sets(st.integers(0, 19)),
 )
 def test_both_engines_are_one(gaps, kv_blocks, sequences, step_tokens, gone):
     """Whatever comes and leaves: the same milestones at the same time, the same counts."""
     limits = Limits(step_tokens=step_tokens, sequences=sequences, kv_blocks=kv_blocks)
     requests, now = [], 0.0
     for prompt, output, gap, leaves in gaps:
-        requests.append((prompt, output, now, leaves))
-        now += gap + 0.2
+        requests.append((prompt, output, now, leaves * gap))
+        now += gap
     expected, demo = milestones_of_the_demo(requests, limits, gone)
     engine = SimEngine(A100_8B, limits, 0.0)
     for number, (prompt, output, at, leaves) in enumerate(requests):
