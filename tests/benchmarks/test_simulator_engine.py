@@ -100,7 +100,7 @@ REQUESTS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     gaps=REQUESTS,
     kv_blocks=st.integers(69, 130),
