@@ -98,6 +98,7 @@ def _shares(point: Mapping[str, Any], path: Path) -> None:
     labels = [f"{'A100' if index < size // 2 else 'H800'} {index}" for index in range(size)]
     axis.set_xticks(range(size), labels, fontsize=8)
     axis.set(ylabel="share of the requests", title="S2: who gets how much, one seed")
+    axis.yaxis.set_major_locator(mpl.ticker.MultipleLocator(0.05))
     axis.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1.0, decimals=0))
     axis.legend(fontsize=8)
     _save(figure, path)
@@ -131,7 +132,8 @@ def _outage(point: Mapping[str, Any], path: Path) -> None:
                 )
     waits.set(yscale="log", ylabel="P95 TTFT by arrival (s)", xlim=(200, 400))
     waits.set_title("S6: one of eight engines dies and comes back, one seed")
-    waits.legend(fontsize=8, loc="lower right")
+    waits.set_ylim(0.1, None)
+    waits.legend(fontsize=8, loc="lower center", ncols=4)
     shares.set(ylabel="its share of picks", ylim=(0, 0.3))
     shares.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1.0, decimals=0))
     score.set(ylabel="its score", ylim=(0, 105), xlabel="seconds")
@@ -156,8 +158,9 @@ def _staleness(points: Sequence[Mapping[str, Any]], path: Path) -> None:
     lines: dict[str, list[Sequence[float]]] = {}
     for point in points:
         for name, row in figures_of(point).items():
-            lines.setdefault(name.partition(",")[0], []).append(row[P99])
-    colours = {"scorer": COLOURS[SHIPPED], "endpoint picker": "#2f9e44", **COLOURS}
+            shown = name.partition(",")[0] if name.startswith("endpoint picker") else name
+            lines.setdefault(shown, []).append(row[P99])
+    colours = {"endpoint picker": "#2f9e44", **COLOURS}
     for name, values in lines.items():
         colour = colours.get(name, OTHER)
         axis.plot(intervals, [median(each) for each in values], "o-", label=name, color=colour)
@@ -165,6 +168,7 @@ def _staleness(points: Sequence[Mapping[str, Any]], path: Path) -> None:
         axis.fill_between(intervals, lows, highs, color=colour, alpha=0.12, linewidth=0)
     axis.set(xscale="log", yscale="log", xlabel="seconds between scrapes", ylabel="P99 TTFT (s)")
     axis.set_xticks(intervals, [f"{each:g}" for each in intervals])
+    axis.set_yticks((1, 2, 5, 10, 20, 50, 100), ["1", "2", "5", "10", "20", "50", "100"])
     axis.minorticks_off()
     axis.set_title("S7: S1 with older scrapes; median, band from min to max")
     axis.legend(fontsize=8)
