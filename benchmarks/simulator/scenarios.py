@@ -225,8 +225,8 @@ def scenarios() -> tuple[Scenario, ...]:
         _pickers(),
         _saturation(),
         Scenario(
-            "S10", "KV pressure: 8 × A100 14B, 10 % documents, 3.5/s",
-            (Point("", pressed, partial(conversations, rate=3.5, documents=0.1), ALL),),
+            "S10", "KV pressure: 8 × A100 14B, 10 % documents, 4/s",
+            (Point("", pressed, partial(conversations, rate=4.0, documents=0.1), ALL),),
         ),
         _sizes(),
         _prefixes(),

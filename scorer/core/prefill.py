@@ -19,7 +19,7 @@ FALLING, RISING = 0.05, 0.01
 """Weights of an observation: slow ones are the truth sooner than fast ones."""
 CACHED = 2.0
 """An observation above this multiple of the rate is a cached prefix, not a fast engine …"""
-UNDOUBTED = 32
+UNDOUBTED = 64
 """… unless none of so many in a row was below the rate: some prompt is always new."""
 ALIKE = 1.3
 """A group takes members up to this multiple of its smallest rate."""

@@ -31,7 +31,7 @@ def test_cached_prefix_teaches_nothing() -> None:
 
 
 def test_engine_that_is_never_slow_is_fast() -> None:
-    """After 32 observations in a row of which none was slower, such a one counts as twice."""
+    """After 64 observations in a row of which none was slower, such a one counts as twice."""
     assert learned(8000.0, 1e6, row=UNDOUBTED) == 8080.0
 
 
