@@ -6,7 +6,7 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 CODE := scorer exporters dashboards tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format bench-pick bench-proxy bench-scrape dashboards dashboards-render replay clean
+.PHONY: help run test check lint format bench-pick bench-proxy bench-scrape bench-sim bench-sim-full dashboards dashboards-render replay clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -49,6 +49,18 @@ bench-proxy: ## what a pick costs in nginx, HAProxy and Envoy, beside two router
 bench-scrape: ## cost of a scrape by engine, and of a daemon with 100, 500, 1,000 targets: benchmarks/results/scrape.md
 	@scripts/setup.sh run
 	$(BIN)/python -m benchmarks.scrape.run
+
+# Folder with the public traces that docs/benchmarks.md names; without it requests are generated.
+TRACES ?=
+SIMULATE = $(BIN)/python -m benchmarks.simulator.run $(if $(TRACES),--traces $(TRACES))
+
+bench-sim: ## the scorer and other policies in simulation, S1–S5, in minutes: benchmarks/results/simulator.md
+	@scripts/setup.sh plot
+	$(SIMULATE)
+
+bench-sim-full: ## … all scenarios and ablations on held-out seeds, about an hour: simulator-full.md
+	@scripts/setup.sh plot
+	$(SIMULATE) --full
 
 dashboards: ## write dashboards/*.json
 	@scripts/setup.sh run

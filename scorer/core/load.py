@@ -41,7 +41,8 @@ class TargetLoad:
     """What the picker knows of one target's load; ``index`` holds the open leases by id.
 
     ``rate`` is what was learned of the target itself, ``speed`` what picks reckon with,
-    both in token-equivalents a second; ``taught`` is whether anything was learned. ``fresh``
+    both in token-equivalents a second; ``taught`` is whether anything was learned, ``row`` how
+    many observations in a row were not below the rate. ``fresh``
     are the tokens picked since the last scrape, ``strangers`` the work of prompts that others
     sent, ``held`` that of requests that just failed. ``picked_at`` and ``last_pick`` are when
     the target was last picked, in seconds and as the pool's number of picks.
@@ -78,6 +79,7 @@ class TargetLoad:
         "probes",
         "rate",
         "resident",
+        "row",
         "speed",
         "strangers",
         "tag",
@@ -94,6 +96,7 @@ class TargetLoad:
         self.mode, self.told, self.gone = mode, mode.told, False
         self.rate = self.speed = INITIAL
         self.taught = False
+        self.row = 0
         self.in_flight = self.resident = self.pending = self.work = 0
         self.strangers = self.held = 0
         self.end = self.floor = self.extra = 0.0
@@ -319,6 +322,8 @@ class TargetLoad:
             self.probe_since = None
 
     def _learn(self, lease: Lease, seconds: float) -> None:
-        if lease.ahead > 0.0:
-            self.rate = learned(self.rate, lease.ahead, seconds)
+        if lease.ahead > 0.0 and seconds > 0.0:
+            seen = lease.ahead / seconds
+            self.row = self.row + 1 if seen >= self.rate else 0
+            self.rate = learned(self.rate, seen, row=self.row)
             self.taught = True

@@ -18,7 +18,9 @@ LEARNS_ABOVE = 2_000
 FALLING, RISING = 0.05, 0.01
 """Weights of an observation: slow ones are the truth sooner than fast ones."""
 CACHED = 2.0
-"""An observation above this multiple of the rate is a cached prefix, not a fast engine."""
+"""An observation above this multiple of the rate is a cached prefix, not a fast engine …"""
+UNDOUBTED = 64
+"""… unless none of so many in a row was below the rate: some prompt is always new."""
 ALIKE = 1.3
 """A group takes members up to this multiple of its smallest rate."""
 
@@ -33,13 +35,15 @@ def initial_rate(capacity: float = 1.0) -> float:
     return _clamped(INITIAL * capacity)
 
 
-def learned(rate: float, ahead: float, seconds: float) -> float:
-    """Return ``rate`` after ``ahead`` token-equivalents took ``seconds`` to the first token."""
-    if seconds <= 0.0:
-        return rate
-    seen = ahead / seconds
+def learned(rate: float, seen: float, *, row: int = 0) -> float:
+    """Return ``rate`` after an observation of ``seen``, both in token-equivalents a second.
+
+    ``row`` is how many observations in a row, this one included, were not below the rate.
+    """
     if seen > CACHED * rate:
-        return rate
+        if row < UNDOUBTED:
+            return rate
+        seen = CACHED * rate
     weight = FALLING if seen < rate else RISING
     return _clamped(rate + weight * (seen - rate))
 

@@ -263,3 +263,24 @@ def test_sums_are_those_of_the_open_leases(seed: int, told: bool) -> None:
     assert (target.pending, target.work) == (len(waiting), sum(lease.work for lease in waiting))
     assert target.head_work == (waiting[0].work if waiting else 0)
     assert target.outstanding(now) >= 0.0
+
+
+def test_fast_engine_is_learned_to_be_fast() -> None:
+    """23,000 a second, seen every time, is learned from 8,000 although it is beyond twice."""
+    target = load()
+    for number in range(400):
+        lease = target.open(str(number), 5000, work(5000), 10.0 * number)
+        target.tell(lease, 10.0 * number + work(5000) / 23_000)
+        target.close(lease, 10.0 * number + 9.0)
+    assert target.rate == pytest.approx(23_000, rel=0.05)
+
+
+def test_cached_prefixes_do_not_make_an_engine_fast() -> None:
+    """Nine answers in ten ten times as fast as the tenth: the tenth is believed, give or take."""
+    target = load()
+    for number in range(2000):
+        lease = target.open(str(number), 5000, work(5000), 10.0 * number)
+        speed = 8000 if number % 10 == 0 else 80_000
+        target.tell(lease, 10.0 * number + work(5000) / speed)
+        target.close(lease, 10.0 * number + 9.0)
+    assert target.rate == pytest.approx(8000, rel=0.05)

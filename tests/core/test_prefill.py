@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.core.prefill import HIGHEST, LOWEST, initial_rate, learned, shared, work
+from scorer.core.prefill import HIGHEST, LOWEST, UNDOUBTED, initial_rate, learned, shared, work
 
 
 @pytest.mark.parametrize(
@@ -17,32 +17,32 @@ def test_work_grows_faster_than_the_prompt(tokens: int, wanted: float) -> None:
 
 def test_slow_observation_lowers_the_rate_by_a_twentieth_of_the_gap() -> None:
     """8,000 seen at 4,000 goes down to 7,800."""
-    assert learned(8000.0, 4000.0, 1.0) == 7800.0
+    assert learned(8000.0, 4000.0) == 7800.0
 
 
 def test_fast_observation_raises_the_rate_by_a_hundredth_of_the_gap() -> None:
     """8,000 seen at 12,000 goes up to 8,040."""
-    assert learned(8000.0, 12_000.0, 1.0) == 8040.0
+    assert learned(8000.0, 12_000.0) == 8040.0
 
 
 def test_cached_prefix_teaches_nothing() -> None:
     """Above twice the rate an answer came from a cache."""
-    assert learned(8000.0, 16_001.0, 1.0) == 8000.0
+    assert learned(8000.0, 16_001.0, row=UNDOUBTED - 1) == 8000.0
 
 
-def test_no_time_at_all_teaches_nothing() -> None:
-    """A first token at the moment of the pick is a clock's error."""
-    assert learned(8000.0, 4000.0, 0.0) == 8000.0
+def test_engine_that_is_never_slow_is_fast() -> None:
+    """After 64 observations in a row of which none was slower, such a one counts as twice."""
+    assert learned(8000.0, 1e6, row=UNDOUBTED) == 8080.0
 
 
 @given(
     st.floats(LOWEST, HIGHEST),
-    st.floats(1.0, 1e9, allow_nan=False),
-    st.floats(-10.0, 1e6, allow_nan=False),
+    st.floats(0.0, 1e12, allow_nan=False),
+    st.integers(0, 100),
 )
-def test_rate_stays_in_bounds(rate: float, ahead: float, seconds: float) -> None:
+def test_rate_stays_in_bounds(rate: float, seen: float, row: int) -> None:
     """Whatever is observed, the rate is one that an engine can have."""
-    assert LOWEST <= learned(rate, ahead, seconds) <= HIGHEST
+    assert LOWEST <= learned(rate, seen, row=row) <= HIGHEST
 
 
 def test_capacity_scales_the_initial_rate() -> None:
