@@ -49,14 +49,15 @@ class Load:
     def run(self, rate: float, seconds: float) -> None:
         """Send ``rate`` requests a second for ``seconds``, then wait for the answers."""
         clock = time.perf_counter
-        began = due = clock()
-        end, step = began + seconds, 1.0 / rate
-        while due < end:
+        began, wanted = clock(), round(rate * seconds)
+        end, sent = began + seconds, 0
+        while sent < wanted:
             now = clock()
-            while due <= now and due < end:
+            # Not a sum of steps, whose rounding would let one more in.
+            while sent < wanted and (due := began + sent / rate) <= now:
                 self._ask(due)
-                due += step
-            self._answers(max(0.0, due - clock()))
+                sent += 1
+            self._answers(max(0.0, began + sent / rate - clock()))
         while (self._asked or self._late) and clock() < end + PATIENCE:
             self._answers(0.01)
         self.unanswered = len(self._asked) + len(self._late)

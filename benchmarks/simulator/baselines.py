@@ -45,8 +45,8 @@ class Baseline(Policy):
         )
 
     def cost(self, index: int, flow: Flow, now: float) -> float:
-        """Return what is to be least."""
-        raise NotImplementedError
+        """Return what is to be least: all are alike unless a policy says otherwise."""
+        return 0.0
 
     def first(self, flow: Flow, now: float) -> None:
         """Take the prompt off the prefill ahead."""
@@ -85,10 +85,6 @@ class Random(Baseline):
     """Any."""
 
     name = "random"
-
-    def chosen(self, flow: Flow, left: list[int], now: float) -> int:
-        """Return any of those left."""
-        return self.dice.choice(left)
 
 
 class LeastConnections(Baseline):

@@ -11,6 +11,7 @@ arrival to the first token that the client sees.
 """
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -46,7 +47,7 @@ class Flow:
     tried: set[int] = field(default_factory=set)
 
 
-class Policy:
+class Policy(ABC):
     """Places requests; what it may know is what it is told, and its scrapes."""
 
     name = "policy"
@@ -56,19 +57,23 @@ class Policy:
         self.world = world
         self.dice = random.Random(world.seed * 7919 + 1)
 
+    @abstractmethod
     def pick(self, flow: Flow, now: float) -> int:
         """Return the index of the target that gets the request."""
-        raise NotImplementedError
 
+    @abstractmethod
     def first(self, flow: Flow, now: float) -> None:
         """Be told of the first token of a request."""
 
+    @abstractmethod
     def done(self, flow: Flow, now: float) -> None:
         """Be told that a request is complete."""
 
+    @abstractmethod
     def aborted(self, flow: Flow, now: float) -> None:
         """Be told that the client left before the first token."""
 
+    @abstractmethod
     def failed(self, flow: Flow, now: float) -> None:
         """Be told that the target refused or broke the request."""
 

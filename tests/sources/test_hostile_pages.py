@@ -27,7 +27,7 @@ WANTED = "vllm:num_requests_running"
 PLAIN, OPENMETRICS = "text/plain", "application/openmetrics-text"
 END = b"\n# EOF\n"
 MOST_STEPS = 2 * MAX_BYTES // CHUNK + 2
-RATIO = 100.0
+RATIO = 50.0
 """Processor time of a hostile page at most, as multiple of a harmless one of its size.
 
 Half of that goes into the labels of a million characters of rows; it is spent in small
