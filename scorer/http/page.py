@@ -124,6 +124,8 @@ class Page:
     csv_href: str
     still_href: str
     live_href: str
+    root: str = ""
+    """Leads to the page of all targets: this one."""
 
 
 def status_page(
