@@ -1,13 +1,13 @@
 """Envoy with ext_authz and override_host: picks and retries without Lua, and no daemon at all."""
 
-import signal
 import time
 
 import pytest
 
 from tests.integrations.engines import BUSY, CLIENT_KEY, SATURATED, Behaviour, chat
+from tests.integrations.envoy_outages import killed_under_load, left_alone_while_it_hangs
 from tests.integrations.envoy_stack import Stack, until
-from tests.integrations.load import Load, request
+from tests.integrations.load import request
 
 pytestmark = pytest.mark.system
 
@@ -90,38 +90,9 @@ def test_request_of_unknown_length_is_picked_for(stack):
 
 def test_daemon_killed_under_load_fails_nothing(stack):
     """Envoy chooses by itself, evenly and at the same speed; a new daemon is asked again."""
-    with Load(stack.envoy.address, threads=6) as load:
-        time.sleep(1.0)
-        killed = time.monotonic()
-        stack.kill_daemon()
-        time.sleep(0.2)
-        stack.reset()
-        time.sleep(1.5)
-        alone = stack.served()
-        back = time.monotonic()
-        stack.start_daemon()
-        until(lambda: "x-scorer-pick-id" in stack.engines[0].seen[-1].headers)
-    assert load.failed() == []
-    assert min(alone.values()) > sum(alone.values()) / 6
-    assert load.median(killed, back) < load.median(0, killed) + 0.005
+    killed_under_load(stack, 1.0, 1.5)
 
 
 def test_daemon_that_hangs_is_left_alone(stack):
     """A few requests wait 20 ms for it, all others nothing; when it goes on it is asked again."""
-    process, timeouts = stack.daemon.process, "cluster.scorer.upstream_rq_timeout"
-    before = stack.envoy.stat(timeouts)
-    with Load(stack.envoy.address, threads=6) as load:
-        time.sleep(0.5)
-        stopped = time.monotonic()
-        process.send_signal(signal.SIGSTOP)
-        try:
-            time.sleep(2.5)
-        finally:
-            process.send_signal(signal.SIGCONT)
-        on = time.monotonic()
-        stack.reset()
-        until(lambda: any("x-scorer-pick-id" in s.headers for e in stack.engines for s in e.seen))
-    assert load.failed() == []
-    during = [each.took for each in load.results if stopped <= each.at < on]
-    assert len(during) > 200
-    assert stack.envoy.stat(timeouts) - before < 40
+    left_alone_while_it_hangs(stack, 40)

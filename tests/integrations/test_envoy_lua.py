@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import socket
 import statistics
 import subprocess
@@ -18,6 +17,7 @@ from tests.integrations.engines import (
     StreamingEngine,
     chat,
 )  # fmt: skip
+from tests.integrations.envoy_outages import killed_under_load, left_alone_while_it_hangs
 from tests.integrations.envoy_stack import Stack, until
 from tests.integrations.load import Load, request
 
@@ -221,41 +221,12 @@ def test_client_cannot_choose(stack):
 
 def test_daemon_killed_under_load_fails_nothing(stack):
     """Envoy goes on by itself at the same speed, evenly; a new daemon is asked at once."""
-    with Load(stack.envoy.address, threads=6) as load:
-        time.sleep(1.5)
-        killed = time.monotonic()
-        stack.kill_daemon()
-        time.sleep(0.2)
-        stack.reset()
-        time.sleep(2.0)
-        alone = stack.served()
-        back = time.monotonic()
-        stack.start_daemon()
-        until(lambda: "x-scorer-pick-id" in stack.engines[0].seen[-1].headers)
-    assert load.failed() == []
-    assert min(alone.values()) > sum(alone.values()) / 6
-    assert load.median(killed, back) < load.median(0, killed) + 0.005
+    killed_under_load(stack, 1.5, 2.0)
 
 
 def test_daemon_that_hangs_is_left_alone(stack):
     """A few requests wait 20 ms for it, all others nothing; when it goes on it is asked again."""
-    process, timeouts = stack.daemon.process, "cluster.scorer.upstream_rq_timeout"
-    before = stack.envoy.stat(timeouts)
-    with Load(stack.envoy.address, threads=6) as load:
-        time.sleep(0.5)
-        stopped = time.monotonic()
-        process.send_signal(signal.SIGSTOP)
-        try:
-            time.sleep(2.5)
-        finally:
-            process.send_signal(signal.SIGCONT)
-        on = time.monotonic()
-        stack.reset()
-        until(lambda: any("x-scorer-pick-id" in s.headers for e in stack.engines for s in e.seen))
-    assert load.failed() == []
-    during = [each.took for each in load.results if stopped <= each.at < on]
-    assert len(during) > 200
-    assert stack.envoy.stat(timeouts) - before < 12
+    left_alone_while_it_hangs(stack, 12)
 
 
 def test_targets_come_and_go(stack):

@@ -1,0 +1,46 @@
+"""What happens to Envoy's clients when the daemon is away, whichever way Envoy asks it."""
+
+import signal
+import time
+
+from tests.integrations.envoy_stack import Stack, until
+from tests.integrations.load import Load
+
+
+def killed_under_load(stack: Stack, before: float, alone: float) -> None:
+    """Kill the daemon after ``before`` seconds of load, and start it again ``alone`` later."""
+    with Load(stack.envoy.address, threads=6) as load:
+        time.sleep(before)
+        killed = time.monotonic()
+        stack.kill_daemon()
+        time.sleep(0.2)
+        stack.reset()
+        time.sleep(alone)
+        served = stack.served()
+        back = time.monotonic()
+        stack.start_daemon()
+        until(lambda: "x-scorer-pick-id" in stack.engines[0].seen[-1].headers)
+    assert load.failed() == []
+    assert min(served.values()) > sum(served.values()) / 6
+    assert load.median(killed, back) < load.median(0, killed) + 0.005
+
+
+def left_alone_while_it_hangs(stack: Stack, most: int) -> None:
+    """Stop the daemon for a while; at most ``most`` requests wait for it."""
+    process, timeouts = stack.daemon.process, "cluster.scorer.upstream_rq_timeout"
+    before = stack.envoy.stat(timeouts)
+    with Load(stack.envoy.address, threads=6) as load:
+        time.sleep(0.5)
+        stopped = time.monotonic()
+        process.send_signal(signal.SIGSTOP)
+        try:
+            time.sleep(2.5)
+        finally:
+            process.send_signal(signal.SIGCONT)
+        on = time.monotonic()
+        stack.reset()
+        until(lambda: any("x-scorer-pick-id" in s.headers for e in stack.engines for s in e.seen))
+    assert load.failed() == []
+    during = [each.took for each in load.results if stopped <= each.at < on]
+    assert len(during) > 200
+    assert stack.envoy.stat(timeouts) - before < most
