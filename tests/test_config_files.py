@@ -16,11 +16,11 @@ ONE_POOL = "pools: [{name: chat, static_configs: [{targets: ['10.0.0.1:8000']}]}
 
 
 def refusal(path: Path | str, patience: float = 0.0) -> str:
-    """Return why a path cannot be read; it is told within a second."""
-    started = time.monotonic()
+    """Return why a path cannot be read; nothing is waited for, not for a second."""
+    started, worked = time.monotonic(), time.thread_time()
     with pytest.raises(ConfigError) as error:
         load_config(path, patience)
-    assert time.monotonic() - started < 1
+    assert (time.monotonic() - started) - (time.thread_time() - worked) < 1
     [problem] = error.value.problems
     return problem
 
@@ -71,12 +71,13 @@ def test_name_with_nul_is_none() -> None:
     assert "cannot be read: embedded null" in refusal("a\0b")
 
 
-def test_largest_file(tmp_path: Path) -> None:
+def test_largest_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One byte more than 1 MiB is not read, and a sparse terabyte not tried."""
     path = tmp_path / "large"
     path.write_bytes(b"#" * LARGEST)
     assert len(read_file(path)) == LARGEST
     assert refusal(path) == "is empty"
+    monkeypatch.setattr(os, "read", None)
     os.truncate(path, LARGEST + 1)
     assert refusal(path) == "cannot be read: more than 1 MiB"
     os.truncate(path, 1 << 40)
