@@ -148,7 +148,7 @@ class FeedbackEndpoint:
         if isinstance(taken, Refused):
             status, kind = STATUSES.get(taken.reason, (400, "bad_data"))
             return error(status, kind, taken.message)
-        return summary([taken], explain=True) if explain else ACCEPTED
+        return summary([taken], explain=explain) if explain or taken.skipped else ACCEPTED
 
     async def _take_all(self, items: Sequence[Any], explain: bool, dry_run: bool) -> Reply:  # noqa: FBT001 - as the query has them
         taken: list[Taken | Refused] = []
@@ -194,11 +194,16 @@ def decode(body: bytes) -> Any:  # noqa: ANN401 - any JSON
 def summary(taken: Sequence[Taken | Refused], *, explain: bool) -> Reply:
     """Return the 202 that says what came of each item."""
     rejected = [
-        f'{{"index":{index},"error":{quoted(each.message)}}}'
-        for index, each in enumerate(taken)
-        if isinstance(each, Refused)
+        (index, each.message) for index, each in enumerate(taken) if isinstance(each, Refused)
     ]
-    text = f'{{"accepted":{len(taken) - len(rejected)},"rejected":[{",".join(rejected)}]'
+    skipped = [
+        (index, each.skipped)
+        for index, each in enumerate(taken)
+        if isinstance(each, Taken) and each.skipped
+    ]
+    text = f'{{"accepted":{len(taken) - len(rejected)},"rejected":{_listed(rejected)}'
+    if skipped:
+        text += f',"skipped":{_listed(skipped)}'
     if explain:
         outcomes = [
             f'{{"index":{index},"target":{quoted(told.target)},"class":"{told.outcome}",'
@@ -209,6 +214,12 @@ def summary(taken: Sequence[Taken | Refused], *, explain: bool) -> Reply:
         ]
         text += f',"outcomes":[{",".join(outcomes)}]'
     return Reply(202, f"{text}}}".encode("utf-8", "backslashreplace"))
+
+
+def _listed(problems: Sequence[tuple[int, str]]) -> str:
+    """Return what is wrong with items, by their index, as JSON."""
+    each = [f'{{"index":{index},"error":{quoted(message)}}}' for index, message in problems]
+    return f"[{','.join(each)}]"
 
 
 def _bearer(headers: Sequence[tuple[bytes, bytes]]) -> str:
