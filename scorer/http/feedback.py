@@ -18,6 +18,7 @@ from scorer.feedback.trust import bearer
 from scorer.http.answers import JSON_TYPE, quoted
 from scorer.http.bodies import BODY_LIMIT, Gone, read_body
 from scorer.http.ports import Receive, Scope, Send
+from scorer.http.problems import Problem, too_large, wrong_method
 
 MOST_ITEMS = 10_000
 SLICE = 32
@@ -49,13 +50,11 @@ def error(
     status: int, kind: str, message: str, headers: Sequence[tuple[bytes, bytes]] = ()
 ) -> Reply:
     """Return a JSON error."""
-    body = f'{{"status":"error","errorType":"{kind}","error":{quoted(message)}}}'
-    return Reply(status, body.encode("utf-8", "backslashreplace"), headers)
+    return Reply(status, Problem(status, kind, message).json(), headers)
 
 
 ACCEPTED = Reply(202, b'{"accepted":1,"rejected":[]}')
-NOT_ALLOWED = error(405, "method_not_allowed", "feedback is POSTed", [(b"allow", b"POST")])
-TOO_LARGE = error(413, "too_large", f"the body must have at most {BODY_LIMIT} bytes")
+TOO_LARGE = Reply(413, too_large(BODY_LIMIT).json())
 BROKEN = error(500, "internal", "the feedback failed, see the log")
 
 
@@ -107,7 +106,8 @@ class FeedbackEndpoint:
     ) -> Reply | None:
         """Return the answer to a request whose body is not looked at, None otherwise."""
         if method != "POST":
-            return NOT_ALLOWED
+            problem = wrong_method("/feedback", method, ["POST"])
+            return Reply(problem.status, problem.json(), [(b"allow", b"POST")])
         trust = self._feedback.trust
         token = _bearer(headers) if trust.wants_token else ""
         distrust = trust.refusal(client[0] if client else None, token)
