@@ -8,17 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from scorer.clocks import Clocks
 from scorer.config import Config
 from scorer.config.gateways import GatewayConfig
 from scorer.config.pool import PoolConfig
 from scorer.config.prometheus import PrometheusConfig
-from scorer.daemon_stats import DaemonStats
 from scorer.gateways import GatewayJob
-from scorer.inflight import InFlight
 from scorer.prometheus_pools import PrometheusJob
-from scorer.registry import Pool, Registry
-from scorer.scheduler import Scheduler
+from scorer.registry import Pool
+from scorer.shared import Shared
 from scorer.sources.configured import gateway_reader, pool_question, pool_source
 from scorer.sources.gateway import GatewaySource
 from scorer.sources.prometheus import PoolQuestion
@@ -41,21 +38,9 @@ class _Plan:
 class Feeds:
     """The jobs of gateways and of pools that are read from Prometheus."""
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        registry: Registry,
-        inflight: InFlight,
-        stats: DaemonStats,
-        clocks: Clocks,
-        addresses: Addresses,
-    ) -> None:
+    def __init__(self, shared: Shared, addresses: Addresses) -> None:
         """Start with no job."""
-        self._scheduler = scheduler
-        self._registry = registry
-        self._inflight = inflight
-        self._stats = stats
-        self._clocks = clocks
+        self._scheduler, self._registry, self._inflight, self._stats, self._clocks = shared
         self._addresses = addresses
         self._plans: dict[str, _Plan] = {}
         self._closers: dict[str, Callable[[], None]] = {}

@@ -26,10 +26,8 @@ from scorer.core.learned import (
     remember_pool,
 )
 from scorer.core.memory import recall, remember
-from scorer.daemon_stats import DaemonStats
-from scorer.inflight import InFlight
-from scorer.registry import Pool, Registry
-from scorer.scheduler import Scheduler
+from scorer.registry import Pool
+from scorer.shared import Shared
 from scorer.statefile import Mark, StateFileError, Writer
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -71,27 +69,16 @@ class Recalled:
 class StateKeeper:
     """Keeps the memory of targets and pools in the configured file; ``jobs`` are its jobs."""
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        registry: Registry,
-        inflight: InFlight,
-        stats: DaemonStats,
-        clocks: Clocks,
-    ) -> None:
+    def __init__(self, shared: Shared) -> None:
         """Keep nothing before :meth:`apply`."""
-        self._scheduler = scheduler
-        self._registry = registry
-        self._inflight = inflight
-        self._stats = stats
-        self._clocks = clocks
+        self._scheduler, self._registry, self._inflight, self._stats, self._clocks = shared
         self._path: str | None = None
         self._writer: Writer | None = None
         self._recalled = Recalled()
         self._mark: Mark | None = None
         self._problem = self._tidied = ""
         self._shared = False
-        registry.recall = self.recall
+        self._registry.recall = self.recall
 
     @property
     def jobs(self) -> set[str]:

@@ -21,6 +21,7 @@ from scorer.daemon_stats import DaemonStats
 from scorer.discovered import Found
 from scorer.inflight import InFlight
 from scorer.registry import Registry
+from scorer.shared import Shared
 from scorer.state import EVERY, StateKeeper
 from tests.core.builders import page, scrape
 from tests.test_registry import found
@@ -47,11 +48,7 @@ class Life:
         self.registry = Registry()
         clocks = Clocks(lambda: self.now, lambda: self.wall)
         self.keeper = StateKeeper(
-            self.jobs,
-            self.registry,
-            self.inflight,
-            self.stats,
-            clocks,  # type: ignore[arg-type]
+            Shared(self.jobs, self.registry, self.inflight, self.stats, clocks)  # type: ignore[arg-type]
         )
         self.logs: list[Any] = []
         self.use(path, *targets)
