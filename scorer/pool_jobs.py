@@ -12,7 +12,8 @@ from functools import partial
 
 from scorer.config import Config
 from scorer.config.pool import PoolConfig
-from scorer.core.health import FALL, TargetHealth
+from scorer.core.contact import FALL
+from scorer.core.health import TargetHealth
 from scorer.core.samples import Scrape
 from scorer.cycle import Cycle
 from scorer.discovered import DiscoveredTarget
