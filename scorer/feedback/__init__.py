@@ -216,4 +216,6 @@ class Feedback:
 
 
 def _unknown(names: Sequence[str]) -> str:
-    return f"target: must be a known target, got {', '.join(names)[:SHOWN]}"
+    shown = ", ".join(dict.fromkeys(names))
+    cut = shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 1]}…"
+    return f"target: must be a known target, got {cut}"

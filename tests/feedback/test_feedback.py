@@ -176,6 +176,15 @@ def test_lease_is_released_where_a_known_attempt_went(world):
     assert [target for target, _ in world.outcomes()] == [A]
 
 
+def test_many_strangers_are_named_once_and_cut(world):
+    """A message does not grow with what a gateway makes up."""
+    names = ["x:1", "x:1", *(f"stranger-{number}:1" for number in range(14))]
+    message = world.error(target=names, status=[502] * 16)
+    assert message.count("x:1") == 1
+    assert message.endswith("…")
+    assert len(message) < 100
+
+
 @pytest.mark.parametrize("targets", ["x:1, y:2", "x:1, -"])
 def test_record_about_strangers_only_is_refused(world, targets):
     """They are all named."""
