@@ -193,7 +193,7 @@ METRICS = (
     ),
     Metric(
         "scorer_feedback_rejected_total", Type.COUNTER, ("reason",), "items",
-        "Feedback items not applied.",
+        "Feedback items not applied, or not whole.",
     ),
     Metric(
         "scorer_pool_targets", Type.GAUGE, (*POOL, "state"), "targets",

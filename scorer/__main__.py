@@ -1,6 +1,6 @@
 """``python -m scorer``."""
 
-from scorer.cli import main
+from scorer.start import main
 
 if __name__ == "__main__":
-    main(prog_name="scorer")
+    main()

@@ -41,6 +41,7 @@ from scorer.pick_stats import PickStats
 from scorer.pool_jobs import PoolJobs
 from scorer.registry import Registry
 from scorer.scheduler import Scheduler
+from scorer.shared import Shared
 from scorer.state import StateKeeper
 from scorer.trends import Trends
 
@@ -83,22 +84,12 @@ class Daemon:
         self._lifecycle = lifecycle
         self._web = config.web
         self._reloading = threading.Lock()
-        self.jobs = PoolJobs(
-            self.scheduler, self.registry, self.inflight, self.stats, self.clocks, self._reloading
-        )
+        shared = Shared(self.scheduler, self.registry, self.inflight, self.stats, self.clocks)
+        self.jobs = PoolJobs(shared, self._reloading)
         self.operators = Operators(self.registry, self.clocks, self.jobs.judge)
         self.discovery = Discovery(self.scheduler, self.update, self.clocks.monotonic)
-        self.feeds = Feeds(
-            self.scheduler,
-            self.registry,
-            self.inflight,
-            self.stats,
-            self.clocks,
-            self.metrics_addresses,
-        )
-        self.state = StateKeeper(
-            self.scheduler, self.registry, self.inflight, self.stats, self.clocks
-        )
+        self.feeds = Feeds(shared, self.metrics_addresses)
+        self.state = StateKeeper(shared)
         self._loading = threading.Lock()
         self._started_at = self.clocks.monotonic()
         self._was_ready = False

@@ -7,6 +7,7 @@ Exit codes: 0 readable, 1 not, 3 readable but without one of the signals that
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +20,14 @@ from scorer.config import Config
 from scorer.config.files import read_file
 from scorer.config.gateways import GatewayConfig
 from scorer.config.pool import PoolConfig
+from scorer.config.prometheus import PrometheusConfig
 from scorer.core.samples import Page, ScrapeFailed
 from scorer.mappings.engine import Mapping
 from scorer.mappings.shipped import engine_mappings
 from scorer.sources.advice import on_failure, on_samples, on_unknown
 from scorer.sources.configured import (
     gateway_reader,
+    pool_question,
     resolved,
     scrape_target,
     static_label_sets,
@@ -42,6 +45,7 @@ from scorer.sources.gateway_diagnosis import (
 )
 from scorer.sources.mapping import PageReader
 from scorer.sources.places import ScrapeTarget
+from scorer.sources.prometheus_diagnosis import diagnose_round
 from scorer.sources.table import as_csv
 
 READABLE, UNREADABLE, PARTLY = 0, 1, 3
@@ -67,6 +71,7 @@ def run_configured(
 
     Looks at ``targets`` of ``pool``, or if none is given at all that the file names: the
     static targets of that pool, or without ``pool`` those of every pool, and the gateways.
+    A pool whose source is Prometheus is read from there.
     A ``timeout`` in seconds replaces those of the file. NothingNamedError when that is nothing.
     """
     found = list(_configured(config, pool, targets, timeout))
@@ -125,8 +130,11 @@ def _configured(
         if pool in ("", each.name):
             static = {labels[ADDRESS]: labels for labels in static_label_sets(each)}
             given = [static.get(target, {ADDRESS: target}) for target in targets]
-            for labels in given or static.values():
-                yield _of_pool(labels, each, config, timeout)
+            wanted = given or list(static.values())
+            if each.source == "prometheus" and config.prometheus is not None:
+                yield from _asked(wanted, each, config, config.prometheus, timeout)
+            else:
+                yield from (_of_pool(labels, each, config, timeout) for labels in wanted)
     if not pool:
         for gateway in config.gateways:
             yield _of_gateway(gateway, config)
@@ -139,6 +147,29 @@ def _of_pool(labels: LabelSet, pool: PoolConfig, config: Config, timeout: float 
     except ValueError as error:
         return Diagnosis(shown, reason="target", detail=str(error))
     return _diagnosis(shown, _scraped(replace(target, timeout=timeout or target.timeout)))
+
+
+def _asked(
+    wanted: Sequence[LabelSet],
+    pool: PoolConfig,
+    config: Config,
+    server: PrometheusConfig,
+    timeout: float | None,
+) -> Iterator[Found]:
+    """Yield what Prometheus, the pool's source, tells of targets."""
+    targets: dict[str, tuple[str, str]] = {}
+    for labels in wanted:
+        shown = f"{pool.name} {without_userinfo(labels[ADDRESS])}"
+        try:
+            found = resolved(labels, pool)
+        except ValueError as error:
+            yield Diagnosis(shown, reason="target", detail=str(error))
+        else:
+            targets[found.address.name] = f"{shown} by Prometheus", found.metrics_netloc()
+    if targets:
+        question = pool_question(pool, config, server)
+        clocks = time.monotonic, time.time
+        yield from diagnose_round(question, server, targets, timeout or server.timeout, clocks)
 
 
 def _of_gateway(gateway: GatewayConfig, config: Config) -> Found:

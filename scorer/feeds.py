@@ -8,22 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from scorer.clocks import Clocks
 from scorer.config import Config
 from scorer.config.gateways import GatewayConfig
 from scorer.config.pool import PoolConfig
 from scorer.config.prometheus import PrometheusConfig
-from scorer.core.vocabulary import Engine
-from scorer.daemon_stats import DaemonStats
 from scorer.gateways import GatewayJob
-from scorer.inflight import InFlight
 from scorer.prometheus_pools import PrometheusJob
-from scorer.registry import Pool, Registry
-from scorer.scheduler import Scheduler
-from scorer.sources.configured import gateway_reader
+from scorer.registry import Pool
+from scorer.shared import Shared
+from scorer.sources.configured import gateway_reader, pool_question, pool_source
 from scorer.sources.gateway import GatewaySource
-from scorer.sources.prometheus import PoolQuestion, PrometheusSource
-from scorer.sources.prometheus_api import PrometheusApi
+from scorer.sources.prometheus import PoolQuestion
 
 Addresses = Callable[[str], Mapping[str, str]]
 """Gives for a pool's name its targets' names by the address that is scraped."""
@@ -43,21 +38,9 @@ class _Plan:
 class Feeds:
     """The jobs of gateways and of pools that are read from Prometheus."""
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        registry: Registry,
-        inflight: InFlight,
-        stats: DaemonStats,
-        clocks: Clocks,
-        addresses: Addresses,
-    ) -> None:
+    def __init__(self, shared: Shared, addresses: Addresses) -> None:
         """Start with no job."""
-        self._scheduler = scheduler
-        self._registry = registry
-        self._inflight = inflight
-        self._stats = stats
-        self._clocks = clocks
+        self._scheduler, self._registry, self._inflight, self._stats, self._clocks = shared
         self._addresses = addresses
         self._plans: dict[str, _Plan] = {}
         self._closers: dict[str, Callable[[], None]] = {}
@@ -118,16 +101,7 @@ class Feeds:
         if server is None:  # refused when the file was read
             return
         pool = self._registry.pools[pool_config.name]
-        queries = pool_config.prometheus
-        question = PoolQuestion(
-            engine=pool_config.only_engine or Engine.OTHER,
-            mappings=pool_config.known_mappings(config.mappings),
-            models=pool_config.models,
-            selector=queries.selector,
-            own=server.queries_of(queries),
-            instance_label=queries.instance_label,
-            max_age=queries.max_age,
-        )
+        question = pool_question(pool_config, config, server)
         interval = config.interval(pool_config)
         if not self._takes(name, _Plan(interval, server.timeout, question, server, id(pool))):
             return
@@ -138,11 +112,10 @@ class Feeds:
     def _pool_job(
         self, pool: Pool, question: PoolQuestion, server: PrometheusConfig
     ) -> PrometheusJob:
-        api = PrometheusApi(server.url, server.timeout, server.http_client())
         name = pool.facts.name
         return PrometheusJob(
             pool,
-            PrometheusSource(api, question),
+            pool_source(question, server),
             server.timeout,
             partial(self._addresses, name),
             self._inflight,

@@ -1,7 +1,7 @@
 """Orders of operators: carried out on the memory of targets, and judged at once.
 
 What an order leaves behind is part of what is remembered of a target, so it survives a
-reload of the configuration and goes with the target.
+reload of the configuration; :mod:`scorer.core.absent` keeps it while the target is away.
 """
 
 from collections.abc import Callable, Sequence

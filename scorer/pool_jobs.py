@@ -10,17 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from scorer.clocks import Clocks
 from scorer.config import Config
 from scorer.config.pool import PoolConfig
-from scorer.core.health import FALL, TargetHealth
+from scorer.core.contact import FALL
+from scorer.core.health import TargetHealth
 from scorer.core.samples import Scrape
 from scorer.cycle import Cycle
-from scorer.daemon_stats import DaemonStats
 from scorer.discovered import DiscoveredTarget
-from scorer.inflight import InFlight
-from scorer.registry import Pool, Registry
-from scorer.scheduler import Scheduler
+from scorer.registry import Pool
+from scorer.shared import Shared
 from scorer.sources.configured import scrape_target
 from scorer.sources.engine import EngineSource
 from scorer.sources.places import ScrapeTarget
@@ -46,26 +44,14 @@ class Plan:
 
 
 class PoolJobs:
-    """The jobs of all pools, in a ``scheduler`` that others use too.
+    """The jobs of all pools, in a scheduler that others use too.
 
     ``changing`` is held by whoever arms or removes jobs.
     """
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        registry: Registry,
-        inflight: InFlight,
-        stats: DaemonStats,
-        clocks: Clocks,
-        changing: threading.Lock,
-    ) -> None:
+    def __init__(self, shared: Shared, changing: threading.Lock) -> None:
         """Start without any job."""
-        self._scheduler = scheduler
-        self._registry = registry
-        self._inflight = inflight
-        self._stats = stats
-        self._clocks = clocks
+        self._scheduler, self._registry, self._inflight, self._stats, self._clocks = shared
         self._changing = changing
         self._plans: dict[str, Plan] = {}
         self._sources: dict[str, EngineSource] = {}

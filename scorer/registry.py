@@ -1,9 +1,9 @@
 """All pools and targets that the daemon knows, and the snapshot it publishes.
 
 The memory of a target is keyed by pool and address: it survives a reload as long as
-the configuration still names it, and is gone at once when it does not. Memory is
-touched under the pool's lock only; readers take the snapshot, which is immutable and
-replaced by one assignment.
+the configuration still names it, and is gone at once when it does not, but for what an
+operator ordered (:mod:`scorer.core.absent`). Memory is touched under the pool's lock
+only; readers take the snapshot, which is immutable and replaced by one assignment.
 """
 
 import threading
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from scorer.config.pool import PoolConfig
+from scorer.core.absent import Orders, back, gone
 from scorer.core.gateway import GatewayReading
 from scorer.core.health import TargetHealth, TargetId
 from scorer.core.judge import judge_pool
@@ -29,7 +30,8 @@ from scorer.discovered import Found
 class Pool:
     """One pool: its targets by address as they were found, and the scrapes not yet applied.
 
-    ``settled`` says that its targets are known: those that come later are new.
+    ``absent`` are the orders about targets that left. ``settled`` says that its targets
+    are known: those that come later are new.
     ``inbox`` is filled by scrape threads and emptied by the pool's own cycle; appends
     and pops of a deque are atomic.
     """
@@ -37,6 +39,7 @@ class Pool:
     facts: PoolFacts
     params: ScoreParams
     targets: dict[str, TargetHealth] = field(default_factory=dict)
+    absent: Mapping[str, Orders] = field(default_factory=dict)
     inbox: deque[tuple[TargetHealth, Scrape | Outcome | GatewayReading]] = field(
         default_factory=deque
     )
@@ -117,12 +120,15 @@ class Registry:
     def remembered(self) -> Callable[[], None]:
         """Return a function that brings pools, targets and views back to what they are now."""
         pools, views = self._pools, self._snapshot.pools
-        kept = {name: (pool.facts, pool.params, pool.targets) for name, pool in pools.items()}
+        kept = {
+            name: (pool.facts, pool.params, pool.targets, pool.absent)
+            for name, pool in pools.items()
+        }
 
         def restore() -> None:
             for name, pool in pools.items():
                 with pool.lock:
-                    pool.facts, pool.params, pool.targets = kept[name]
+                    pool.facts, pool.params, pool.targets, pool.absent = kept[name]
             with self._lock:
                 self._pools = pools
                 self._publish(views)
@@ -194,7 +200,7 @@ def _update(
     """Bring a pool to the targets found; return those that left."""
     wanted = {target.address.name: target for target in found.targets}
     with pool.lock:
-        departed = [health.id for name, health in pool.targets.items() if name not in wanted]
+        departed = [health for name, health in pool.targets.items() if name not in wanted]
         targets = {}
         for name, target in wanted.items():
             identity = TargetId(pool.facts.name, name, target.address.url)
@@ -202,10 +208,12 @@ def _update(
             if health is None:
                 health = TargetHealth(identity, pool.params, known_at=now, late=pool.settled)
                 recall(health)
+                back(pool.absent.get(name), health, now)
             health.id = identity
             health.use(pool.params)
             health.leaving = target.draining
             targets[name] = health
-        pool.targets = targets
+        waiting = {name: each for name, each in pool.absent.items() if name not in targets}
+        pool.targets, pool.absent = targets, gone(waiting, departed, now)
         pool.settled = pool.settled or found.complete
-    return departed
+    return [health.id for health in departed]

@@ -2,7 +2,7 @@
 
 SIGTERM and SIGINT stop accepting, finish the requests under way and end with 0.
 SIGHUP reloads, in a thread, because reading a file may block and picks may not wait;
-nor does the end wait for that thread.
+nor does the end wait for that thread. One that came during the start reloads once.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ import uvicorn
 import uvloop
 
 from exporters.haproxy_agent import AgentConnection
+from scorer import hangup
 from scorer.config.files import read_file
 from scorer.daemon import Daemon
 from scorer.daemon_stats import DaemonStats
@@ -224,6 +225,8 @@ async def _serve(
         ).start()
     web.watch()
     daemon.start()
+    if hangup.came():
+        reload.set()
     try:
         logger.info("Listening", address=_address(sock), tls=web.context is not None)
         if udp is not None:

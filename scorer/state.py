@@ -16,7 +16,8 @@ import structlog
 from scorer import statefile
 from scorer.clocks import Clocks
 from scorer.config import Config
-from scorer.core.health import TargetHealth
+from scorer.core.absent import KEPT_FOR, Orders, back, forget
+from scorer.core.health import TargetHealth, TargetId
 from scorer.core.learned import (
     LEARNED_FOR,
     recall_load,
@@ -25,10 +26,8 @@ from scorer.core.learned import (
     remember_pool,
 )
 from scorer.core.memory import recall, remember
-from scorer.daemon_stats import DaemonStats
-from scorer.inflight import InFlight
-from scorer.registry import Pool, Registry
-from scorer.scheduler import Scheduler
+from scorer.registry import Pool
+from scorer.shared import Shared
 from scorer.statefile import Mark, StateFileError, Writer
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -70,27 +69,16 @@ class Recalled:
 class StateKeeper:
     """Keeps the memory of targets and pools in the configured file; ``jobs`` are its jobs."""
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        registry: Registry,
-        inflight: InFlight,
-        stats: DaemonStats,
-        clocks: Clocks,
-    ) -> None:
+    def __init__(self, shared: Shared) -> None:
         """Keep nothing before :meth:`apply`."""
-        self._scheduler = scheduler
-        self._registry = registry
-        self._inflight = inflight
-        self._stats = stats
-        self._clocks = clocks
+        self._scheduler, self._registry, self._inflight, self._stats, self._clocks = shared
         self._path: str | None = None
         self._writer: Writer | None = None
         self._recalled = Recalled()
         self._mark: Mark | None = None
         self._problem = self._tidied = ""
         self._shared = False
-        registry.recall = self.recall
+        self._registry.recall = self.recall
 
     @property
     def jobs(self) -> set[str]:
@@ -127,6 +115,8 @@ class StateKeeper:
 
         def take_target(data: Any, age: float) -> bool:  # noqa: ANN401 - any JSON
             known = isinstance(data, dict) and recall(data.get("health"), health, age)
+            if now - self._recalled.read_at >= KEPT_FOR:
+                forget(health)
             return known and recall_load(data.get("load"), load, age)
 
         self._claim((pool, None), now, take_pool)
@@ -219,6 +209,8 @@ class StateKeeper:
             yield _line(name, None, start - now, remember_pool(picks.prompts, picks.mode, now))
             for health in list(pool.targets.values()):
                 yield self._line_of(pool, health, start)
+            for absent, orders in pool.absent.items():
+                yield self._line_of_absent(pool, absent, orders, start)
         for (name, target), (data, ago) in list(self._recalled.parts.items()):
             age = self._recalled.age(ago, start)
             if name in pools and 0.0 <= age <= LEARNED_FOR:
@@ -234,6 +226,14 @@ class StateKeeper:
             kept = remember(health, now, allowance=under_way.largest_prefill)
         load = remember_load(self._inflight.pool(name).loads.get(target))
         return _line(name, target, start - now, {"health": kept, "load": load})
+
+    def _line_of_absent(self, pool: Pool, target: str, orders: Orders, start: float) -> bytes:
+        """Return the line of a target that left: nothing but orders."""
+        now = self._clocks.monotonic()
+        health = TargetHealth(TargetId(pool.facts.name, target, ""), pool.params, now)
+        back(orders, health, now)
+        kept = {"health": remember(health, now), "load": remember_load(None)}
+        return _line(pool.facts.name, target, start - now, kept)
 
 
 def _line(pool: str, target: str | None, ago: float, data: object) -> bytes:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from structlog.testing import capture_logs
 
+from scorer.core.absent import KEPT_FOR
 from scorer.core.outcome import Outcome, OutcomeClass
 from scorer.core.vocabulary import Reason, State, Verb
 from tests.core.builders import REFUSED, scrape
@@ -85,15 +86,42 @@ def test_drain_survives_a_reload(world: World) -> None:
     assert states(world, B) == [State.DRAINING, State.DRAINING]
 
 
-def test_orders_depart_with_their_target(world: World) -> None:
-    """One that comes back under the same name is another one."""
+def test_orders_outlive_a_short_absence(world: World) -> None:
+    """Discovery drops a target and finds it again: it warms up, and stays drained."""
+    world.give(Verb.DRAIN, B, ("chat", "code"))
+    world.give(Verb.UNDRAIN, B, ("code",))
+    world.apply({"chat": [A, SIX], "code": [DEEP]})
+    assert world.view(B) is None
+    world.now += 2.0
+    world.apply(POOLS)
+    assert states(world, B) == [State.DRAINING, State.WARMUP]
+    assert B not in world.picks(200)
+    world.give(Verb.UNDRAIN, B)
+    world.apply({**POOLS, "chat": [A, SIX]})
+    world.apply(POOLS)
+    assert states(world, B) == [State.WARMUP, State.WARMUP]
+
+
+def test_orders_are_forgotten_with_a_target_that_stays_away(world: World) -> None:
+    """One that comes back much later under the same name is another one."""
     world.give(Verb.DRAIN)
     world.apply({**POOLS, "chat": [B, SIX]})
-    assert world.view() is None
+    world.now += KEPT_FOR
     world.apply(POOLS)
     shown = world.view()
     assert shown is not None
     assert (shown.state, shown.drain) == (State.WARMUP, None)
+
+
+def test_orders_outlive_a_configuration_that_is_not_taken(world: World) -> None:
+    """What is restored is the target with its drain, and no order waits beside it."""
+    world.give(Verb.DRAIN)
+    restore = world.registry.remembered()
+    world.apply({**POOLS, "chat": [B, SIX]})
+    restore()
+    world.judge("chat")
+    assert states(world, A) == [State.DRAINING]
+    assert world.registry.pools["chat"].absent == {}
 
 
 @pytest.mark.parametrize("pools", [(), ("gone",), ("code",)])

@@ -11,14 +11,17 @@ from structlog.testing import capture_logs
 from scorer import state, statefile
 from scorer.clocks import Clocks
 from scorer.config import parse_config
+from scorer.core.absent import KEPT_FOR
 from scorer.core.learned import LEARNED_FOR
+from scorer.core.orders import Order, obey
 from scorer.core.overrides import Override
-from scorer.core.vocabulary import State
+from scorer.core.vocabulary import State, Verb
 from scorer.cycle import Cycle
 from scorer.daemon_stats import DaemonStats
 from scorer.discovered import Found
 from scorer.inflight import InFlight
 from scorer.registry import Registry
+from scorer.shared import Shared
 from scorer.state import EVERY, StateKeeper
 from tests.core.builders import page, scrape
 from tests.test_registry import found
@@ -45,11 +48,7 @@ class Life:
         self.registry = Registry()
         clocks = Clocks(lambda: self.now, lambda: self.wall)
         self.keeper = StateKeeper(
-            self.jobs,
-            self.registry,
-            self.inflight,
-            self.stats,
-            clocks,  # type: ignore[arg-type]
+            Shared(self.jobs, self.registry, self.inflight, self.stats, clocks)  # type: ignore[arg-type]
         )
         self.logs: list[Any] = []
         self.use(path, *targets)
@@ -348,3 +347,27 @@ def test_targets_found_by_an_update_are_recalled(first: Life, path: Path) -> Non
     ).pools
     second.registry.update("chat", Found(found(config)["chat"].targets), second.now)
     assert second.target().score == pytest.approx(90.0)
+
+
+def test_orders_of_an_absent_target_survive(first: Life, path: Path) -> None:
+    """It was drained, left, and the daemon was restarted before it came back."""
+    obey(first.pool.targets["a:1"], Order(Verb.DRAIN, None, "upgrade"), first.now)
+    first.use(path, "b:1")
+    first.write()
+    second = Life(path, first.wall + 5.0, 20.0, "b:1")
+    second.use(path)
+    shown = second.target()
+    assert (shown.state, shown.drain.note, shown.score) == (State.DRAINING, "upgrade", 0.0)
+
+
+@pytest.mark.parametrize(("late", "drained"), [(KEPT_FOR - 0.1, True), (KEPT_FOR, False)])
+def test_orders_in_the_file_wait_as_long_as_others(
+    first: Life, path: Path, late: float, drained: bool
+) -> None:
+    """A target that discovery finds long after the start is another one."""
+    obey(first.pool.targets["a:1"], Order(Verb.DRAIN), first.now)
+    first.write()
+    second = Life(path, first.wall + 100_000.0, 20.0, "b:1")
+    second.now += late
+    second.use(path)
+    assert (second.target().drain is not None) == drained

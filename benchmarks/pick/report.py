@@ -1,6 +1,7 @@
 """The results as a page: what was measured, where, with which versions, and a table."""
 
 import argparse
+import json
 import platform
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -101,6 +102,14 @@ def environment(root: Path, *, options: argparse.Namespace) -> dict[str, object]
         "scrapes_limit": options.scrapes,
         "page_kib": round(options.page.stat().st_size / 1024),
     }
+
+
+def keep(results: Path, told: Mapping[str, object], page: str) -> None:
+    """Write results as JSON and as a page, in files of that name, and print the page."""
+    results.parent.mkdir(exist_ok=True)
+    results.with_suffix(".json").write_text(json.dumps(told, indent=2))
+    results.with_suffix(".md").write_text(page)
+    print(page)
 
 
 def said(*command: str, cwd: Path | None = None) -> str:

@@ -37,7 +37,7 @@ from benchmarks.pick.measure import (
     wait_until_scraped,
     wrk,
 )
-from benchmarks.pick.report import environment, markdown
+from benchmarks.pick.report import environment, keep, markdown
 from scorer.serving import GC_THRESHOLDS
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -234,11 +234,7 @@ def main() -> None:
             told["paced"] += pace(target, size, rate, options.paced_seconds)
         print(f"measured {rate:g} picks a second beside {size} targets", file=sys.stderr)
     told = {"environment": environment(ROOT, options=options)} | told
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "pick.json").write_text(json.dumps(told, indent=2))
-    text = markdown(told)
-    (RESULTS / "pick.md").write_text(text)
-    print(text)
+    keep(RESULTS / "pick", told, markdown(told))
 
 
 if __name__ == "__main__":

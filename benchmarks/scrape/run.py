@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.pick.measure import BenchError, Target, wait_until_scraped
-from benchmarks.pick.report import environment
+from benchmarks.pick.report import environment, keep
 from benchmarks.pick.run import (
     CORES,
     LOAD_CORE,
@@ -111,11 +111,7 @@ def main() -> None:
     daemons = [asdict(load) for load in loads(options)]
     facts = {**environment(ROOT, options=options), "command": "make bench-scrape"}
     told = {"environment": facts, "pages": pages, "daemons": daemons}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "scrape.json").write_text(json.dumps(told, indent=2))
-    text = markdown(told)
-    (RESULTS / "scrape.md").write_text(text)
-    print(text)
+    keep(RESULTS / "scrape", told, markdown(told))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from benchmarks.simulator.world import Flow, World
 from scorer.addresses import parse_address
 from scorer.clocks import Clocks
 from scorer.config import parse_config
-from scorer.core.health import FALL
+from scorer.core.contact import FALL
 from scorer.core.sample import Ask
 from scorer.core.samples import Page, Scrape, ScrapeFailed
 from scorer.core.snapshot import PoolView

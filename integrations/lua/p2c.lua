@@ -183,7 +183,7 @@ local function row_of(target, guard)
     share = math.max(target.health / 100.0, LEAST_SHARE),
     admit = target.admit,
     cooling = target.cooling,
-    room = (used and capacity and capacity > 0) and (guard - used) * capacity or huge,
+    room = (capacity and capacity > 0) and (guard - (used or 0)) * capacity or huge,
     loras = loras,
     rate = target.prefill_rate,
     in_flight = target.in_flight,

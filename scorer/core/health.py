@@ -10,6 +10,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
+from scorer.core.contact import FALL, Contact
 from scorer.core.cooldown import Cooldown, CooldownReason
 from scorer.core.deltas import CounterDelta, HistogramDelta, OutcomeDelta
 from scorer.core.failing import Failing
@@ -23,10 +24,6 @@ from scorer.core.snapshot import ScrapeView, Transition
 from scorer.core.sourced import Source, SourcedOutcomes, SourcedTtft
 from scorer.core.vocabulary import Reason, ScrapeFailure, State
 
-FALL = 3
-"""Failed scrapes in a row after which a target is unreachable."""
-REFUSED = 2
-"""Refused connections without a success since, after which a target is unreachable."""
 RESTART_TOLERANCE = 2.0
 """Seconds by which a start time may move without meaning a restart: a host's boot
 time, from which it is computed, is adjusted by a second now and then."""
@@ -36,8 +33,6 @@ SCRAPE = "scrape"
 """Source of an error that was met while scraping."""
 LIFE_AT_LEAST, LIFE_AT_MOST, LIFE_GAPS = 10.0, 120.0, 3.0
 """Feedback is a sign of life for this many seconds, or this many mean gaps between outcomes."""
-LONGEST_LOOK = 3.0
-"""Seconds between two looks that count at most: a daemon that stood still saw nothing."""
 BELIEVED_FOR = 60.0
 """Seconds for which a score that was recalled is believed without a scrape."""
 LOADING_FOR = 10.0
@@ -95,6 +90,7 @@ class TargetHealth:
     outcomes: SourcedOutcomes = field(default_factory=SourcedOutcomes)
     cooldown: Cooldown = field(default_factory=Cooldown)
     failing: Failing = field(default_factory=Failing)
+    contact: Contact = field(default_factory=Contact)
     progress: ProgressWatch = field(default_factory=ProgressWatch)
     watch: SignalWatch = field(default_factory=SignalWatch)
     last_scrape: ScrapeView | None = None
@@ -124,11 +120,6 @@ class TargetHealth:
     transitions: deque[Transition] = field(default_factory=lambda: deque(maxlen=KEPT_TRANSITIONS))
     transition_counts: dict[tuple[State, State], int] = field(default_factory=dict)
 
-    _unheard: float = 0.0
-    _looked_at: float | None = None
-    _failed_in_row: int = 0
-    _refused: int = 0
-    _refused_at: float = 0.0
     _falling_since: float | None = None
     _ttft_delta: HistogramDelta = field(default_factory=HistogramDelta)
     _outcome_delta: OutcomeDelta = field(default_factory=OutcomeDelta)
@@ -169,12 +160,6 @@ class TargetHealth:
         if refused > 0:
             self.saturate(scrape.ended_at, draw, allowed=allowed)
 
-    def look(self, now: float) -> None:
-        """Note that the target is being judged: time passes without news of it."""
-        if self._looked_at is not None:
-            self._unheard += min(max(0.0, now - self._looked_at), LONGEST_LOOK)
-        self._looked_at = now
-
     def saturate(
         self,
         now: float,
@@ -196,17 +181,14 @@ class TargetHealth:
     @property
     def unreachable(self) -> Reason | None:
         """Return why scrapes do not reach the target, or None when they do."""
-        if self._refused >= REFUSED:
-            return Reason.CONNECTION_REFUSED
-        silent = self._failed_in_row >= FALL or self._unheard > self.patience
-        return Reason.SCRAPES_FAILED if silent else None
+        return self.contact.lost(self.patience)
 
     def alive_by_feedback(self, now: float) -> bool:
         """Return whether feedback shows life that scrapes do not see.
 
         After a refused connection only a success since then counts.
         """
-        if self.success_at is None or (self._refused and self.success_at < self._refused_at):
+        if self.success_at is None or self.contact.refused_since(self.success_at):
             return False
         window = min(LIFE_AT_MOST, max(LIFE_AT_LEAST, LIFE_GAPS * self.outcome_gap))
         return now - self.success_at <= window
@@ -286,19 +268,17 @@ class TargetHealth:
     def _failed(self, failure: ScrapeFailed, now: float) -> None:
         self._remember(failure, now)
         self.failures[failure.reason] = self.failures.get(failure.reason, 0) + 1
-        if failure.reason is ScrapeFailure.LOCAL:
-            return
-        self._unheard = 0.0
-        self._failed_in_row += 1
-        if failure.refused:
-            self._refused_at = self._refused_at if self._refused else now
-            self._refused += 1
+        self.contact.failed(failure, now)
 
     def _remember(self, failure: ScrapeFailed, now: float) -> None:
         """Remember a failed scrape; one like the error before it is counted with that."""
         error = LastError(now, SCRAPE, "scrape_failed", failure.reason, failure.detail)
         last = self.last_errors[-1] if self.last_errors else None
-        if last and self._failed_in_row and (last.source, last.reason) == (SCRAPE, error.reason):
+        if (
+            last
+            and self.contact.failed_in_row
+            and (last.source, last.reason) == (SCRAPE, error.reason)
+        ):
             error = error._replace(times=last.times + 1.0)
             self.last_errors.pop()
         self.last_errors.append(error)
@@ -313,8 +293,7 @@ class TargetHealth:
         if restarted or self.unreachable is Reason.CONNECTION_REFUSED:
             self.watch.renew()
         self.watch.page(page.samples, now)
-        self._failed_in_row = self._refused = 0
-        self._unheard = 0.0
+        self.contact.made()
         self.good_scrapes += 1
         self.last_good_at, self.picks_seen = now, scrape.picks_at_start
         refused = 0.0

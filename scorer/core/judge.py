@@ -87,7 +87,7 @@ def judge_pool(
     under_way = [outstanding(health) for health in targets]
     signals: list[Signals | None] = []
     for health, picks in zip(targets, under_way, strict=True):
-        health.look(now)
+        health.contact.look(now)
         _settle(health, now, ttfts, picks)
         signals.append(read_signals(health, now, picks))
     raws = _raw_scores(targets, signals)

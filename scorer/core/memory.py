@@ -14,6 +14,7 @@ import math
 from collections import deque
 from typing import Any
 
+from scorer.core.contact import Contact
 from scorer.core.cooldown import LONGEST, MOST_DOUBLINGS, Cooldown, CooldownReason
 from scorer.core.deltas import CounterDelta, HistogramDelta, OutcomeDelta, SeriesMemory
 from scorer.core.ewma import TtftEwma
@@ -168,15 +169,14 @@ _SEEN = fields(
         _held=by_word(SignalName, record(Held, value=_AMOUNT, at=_PAST)),
         _missed=by_word(SignalName, _COUNT),
     ),
+    contact=record(
+        Contact, failed_in_row=_COUNT, refused=_COUNT, refused_at=_PAST, unheard=_AMOUNT
+    ),
     progress=record(ProgressWatch, alive_at=optional(_PAST), still_pages=_COUNT),
     loading_at=optional(_PAST),
     outcome_at=optional(_PAST),
     outcome_gap=_AMOUNT,
     success_at=optional(_PAST),
-    _unheard=_AMOUNT,
-    _failed_in_row=_COUNT,
-    _refused=_COUNT,
-    _refused_at=_PAST,
     _falling_since=optional(_PAST),
     _ttft_delta=made(fields(_counts=_SERIES, _sums=_SERIES), _histogram_delta),
     _outcome_delta=_OUTCOME_DELTA,

@@ -143,8 +143,6 @@ def health_of(view: TargetView) -> float:
 def row_of(view: TargetView, load: TargetLoad, kv_guard: float) -> Row:
     """Return the row of one target."""
     health = health_of(view)
-    used, capacity = view.signals[SignalName.KV_CACHE].value, view.kv_capacity
-    room = math.inf if used is None or not capacity else (kv_guard - used) * capacity
     return Row(
         target=view.target,
         url=view.url,
@@ -153,10 +151,19 @@ def row_of(view: TargetView, load: TargetLoad, kv_guard: float) -> Row:
         share=max(health / 100.0, LEAST_SHARE),
         admit=view.warmup_ratio,
         cooling=view.cooling,
-        room=room,
+        room=room_of(view.signals[SignalName.KV_CACHE].value, view.kv_capacity, kv_guard),
         loras=view.loras,
         load=load,
     )
+
+
+def room_of(used: float | None, capacity: float | None, kv_guard: float) -> float:
+    """Return the tokens that fit below the guard; without a known ``capacity`` any number does.
+
+    A usage that is not known, or no more, leaves the room of an empty cache at the most: a
+    lost signal must not open a target to what would not fit an idle one.
+    """
+    return (kv_guard - (used or 0.0)) * capacity if capacity else math.inf
 
 
 def needs_probe(

@@ -41,9 +41,13 @@ class Told(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """An accepted item; ``told`` has one outcome per attempt and pool, none for an orphan."""
+    """An accepted item; ``told`` has one outcome per attempt and pool, none for an orphan.
+
+    ``skipped`` says which of its attempts went to nobody that is known, "" for none.
+    """
 
     told: tuple[Told, ...] = ()
+    skipped: str = ""
 
 
 class Refused(NamedTuple):
@@ -82,6 +86,8 @@ class Feedback:
             reason, taken = taken, Taken()
         elif isinstance(taken, Refused):
             reason = taken.reason
+        elif taken.skipped:
+            reason = Rejection.UNKNOWN_TARGET
         else:
             return taken
         if not dry_run:
@@ -109,20 +115,27 @@ class Feedback:
         return self._done(item, tries, lease, now, dry_run=dry_run)
 
     def _tries(self, item: Item, lease: LeaseRef | None) -> list[Try] | Refused | Rejection:
-        """Return where each attempt went, or why the item cannot be applied."""
-        tries = []
-        for attempt in item.attempts:
+        """Return where each attempt went, or why the item cannot be applied.
+
+        One known target is enough: the other attempts have no place. A first token is about
+        the last attempt only.
+        """
+        tries, known, strangers = [], False, []
+        for attempt in item.attempts[-1:] if item.event is Event.FIRST_TOKEN else item.attempts:
             name, found = self._places.find(item, attempt, lease)
-            if not name:
-                return Rejection.ORPHAN
             if not found.places:
-                message = f"target: must be a known target, got {name[:SHOWN]}"
-                return Refused(Rejection.UNKNOWN_TARGET, message)
-            if max([len(place.pool.inbox) for place in found.places]) >= MOST_WAITING:
+                strangers += [name] if name else []
+            elif max([len(place.pool.inbox) for place in found.places]) >= MOST_WAITING:
                 message = "too much feedback is waiting to be applied"
                 return Refused(Rejection.OVERFLOW, message)
+            else:
+                known = True
             tries.append(found)
-        return tries
+        if known:
+            return tries
+        if strangers:
+            return Refused(Rejection.UNKNOWN_TARGET, _unknown(strangers))
+        return Rejection.ORPHAN
 
     def _is_repeated(self, item: Item) -> bool:
         """Whether the end of this pick at this target was told before."""
@@ -167,16 +180,19 @@ class Feedback:
         *,
         dry_run: bool,
     ) -> Taken:
-        judge, told = self._judge, []
-        for attempt, places in tries[:-1]:
-            for place in places:
-                outcome = judge.earlier(item, attempt, place, lease, now)
-                told.append(self._deliver(place, outcome, dry_run=dry_run))
-        last = [(place, judge.last(item, place, lease, now)) for place in tries[-1].places]
-        told += [self._deliver(place, outcome, dry_run=dry_run) for place, outcome in last]
+        judge = self._judge
+        outcomes = [
+            (place, judge.earlier(item, attempt, place, lease, now))
+            for attempt, places in tries[:-1]
+            for place in places
+        ]
+        outcomes += [(place, judge.last(item, place, lease, now)) for place in tries[-1].places]
+        told = [self._deliver(place, outcome, dry_run=dry_run) for place, outcome in outcomes]
         if lease is not None and not dry_run:
-            self._release(item, tries, lease, last[-1][1])
-        return Taken(tuple(told))
+            self._release(item, tries, lease, outcomes[-1][1])
+        unplaced = [each.attempt.target for each in tries if not each.places]
+        strangers = [name for name in unplaced if name]
+        return Taken(tuple(told), _unknown(strangers) if strangers else "")
 
     def _deliver(self, place: Place, outcome: Outcome, *, dry_run: bool) -> Told:
         identity = place.health.id
@@ -189,11 +205,17 @@ class Feedback:
         """Move the lease along the attempts, and close it where the last one went."""
         at, now = lease.target, outcome.at
         for each in tries:
-            if each.target != at:
+            if each.places and each.target != at:
                 self._inflight.move(item.pick_id, each.target, now)
                 at = each.target
         fault = outcome.outcome in AT_FAULT
         self._inflight.done(item.pick_id, now, fault=fault, ttft=outcome.ttft)
         if len(self._ended) >= REMEMBERED:
             del self._ended[next(iter(self._ended))]
-        self._ended[item.pick_id] = at
+        self._ended[item.pick_id] = at if tries[-1].places else item.attempts[-1].target or at
+
+
+def _unknown(names: Sequence[str]) -> str:
+    shown = ", ".join(dict.fromkeys(names))
+    cut = shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 1]}…"
+    return f"target: must be a known target, got {cut}"

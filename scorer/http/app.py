@@ -3,28 +3,26 @@
 Every view renders its answer whole from one snapshot.
 """
 
-import json
 from functools import partial
 from itertools import islice
 from typing import Any
 
 from flask import Flask, Response, render_template, request
-from werkzeug.exceptions import HTTPException
 
 from scorer.core.snapshot import Snapshot
 from scorer.core.vocabulary import Verb
-from scorer.decisions import KEPT
 from scorer.http.counted import note_route
 from scorer.http.explanation import explained_target
-from scorer.http.feedback import CHALLENGE
 from scorer.http.orders import read_order, refusal
 from scorer.http.page import Page, status_page
 from scorer.http.ports import Ports
+from scorer.http.problems import Problem, wrong_method
+from scorer.http.queries import check_format, refresh_seconds, shown_decisions
+from scorer.http.responses import add_errors, csv_file, failure, json_response, plain, success
 from scorer.http.sd import groups
-from scorer.http.selection import Problem, Selection, find, holders, select
+from scorer.http.selection import Selection, find, holders, select
 from scorer.http.sorting import check_sort, sorted_selection
 from scorer.http.status import add_status_routes
-from scorer.http.table import table
 from scorer.http.target_page import TargetPage, target_page
 from scorer.http.views import (
     cooldown_data,
@@ -35,7 +33,6 @@ from scorer.http.views import (
 )
 from scorer.output_stats import Output
 
-API = "/api/"
 PAGE_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; img-src 'self'; "
@@ -45,9 +42,7 @@ PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-ERROR_TYPES = {400: "bad_data", 404: "not_found", 405: "method_not_allowed", 500: "internal"}
 VERBS = frozenset(str(verb) for verb in Verb)
-MAX_REFRESH = 3600
 
 
 def create_flask(ports: Ports) -> Flask:
@@ -71,7 +66,7 @@ def create_flask(ports: Ports) -> Flask:
     app.add_url_rule("/api/v1/sd/<pool>", view_func=routes.sd)
     add_status_routes(app, ports.document, success)
     app.add_url_rule("/v3/discovery:endpoints", view_func=routes.envoy_eds, methods=["POST"])
-    app.register_error_handler(HTTPException, _error)
+    add_errors(app)
     app.after_request(note_route)
     return app
 
@@ -101,7 +96,7 @@ class _Routes:
         if isinstance(view, Problem):
             # A target whose path ends so would have been found.
             if view.status == 404 and target.rpartition("/")[2] in VERBS:
-                return not_posted()
+                return failure(wrong_method(request.path, request.method, ["POST"]))
             return failure(view)
         return success(explained_target(view, self._ports))
 
@@ -162,7 +157,7 @@ class _Routes:
         if listed is None:
             return failure(Problem(404, "not_found", f'pool: no such pool, got "{pool}"'))
         self._ports.outputs.answered(Output.HTTP_SD)
-        return _json(groups(pool, listed), 200)
+        return json_response(groups(pool, listed))
 
     def envoy_eds(self) -> Response:
         """Tell an Envoy the endpoints of the pools that it asks for."""
@@ -210,81 +205,3 @@ class _Routes:
             | {"targets": [target_data(view, inflight, clocks) for view in targets]}
             for pool, targets in selection.pools
         ]
-
-
-def refresh_seconds(value: str) -> int | Problem:
-    """Return the seconds between reloads of the page, 0 for never; 5 when not asked for."""
-    if not value:
-        return 5
-    if len(value) <= 4 and value.isascii() and value.isdecimal() and int(value) <= MAX_REFRESH:
-        return int(value)
-    rule = f"must be a number of seconds from 0 (never) to {MAX_REFRESH}"
-    return Problem(400, "bad_data", f'refresh: {rule}, got "{value}"')
-
-
-def check_format(value: str) -> Problem | None:
-    """Return what is wrong with the value of ``format``, None when nothing is."""
-    if value in ("", "json", "csv"):
-        return None
-    return Problem(400, "bad_data", f'format: must be json or csv, got "{value}"')
-
-
-def csv_file(pools: list[dict[str, Any]]) -> Response:
-    """Return the targets of pools as a file."""
-    text = table(target for pool in pools for target in pool["targets"])
-    disposition = 'attachment; filename="scorer-targets.csv"'
-    headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
-    content_type = "text/csv; charset=utf-8; header=present"
-    return Response(text.encode("utf-8", "replace"), headers=headers, content_type=content_type)
-
-
-def shown_decisions(value: str) -> int | Problem:
-    """Return how many decisions to show: 100 when not asked for."""
-    if not value:
-        return 100
-    if len(value) <= 4 and value.isascii() and value.isdecimal() and 0 < int(value) <= KEPT:
-        return int(value)
-    return Problem(400, "bad_data", f'limit: must be a number from 1 to {KEPT}, got "{value}"')
-
-
-def not_posted() -> Response:
-    """Return the answer to an order that is not POSTed."""
-    response = failure(Problem(405, "method_not_allowed", "orders are POSTed"))
-    response.headers["Allow"] = "POST"
-    return response
-
-
-def success(data: object) -> Response:
-    """Return the API's answer with ``data``."""
-    return _json({"status": "success", "data": data}, 200)
-
-
-def failure(problem: Problem) -> Response:
-    """Return the API's answer to a request that cannot be served."""
-    error = {"status": "error", "errorType": problem.kind, "error": problem.message}
-    response = _json(error, problem.status)
-    if problem.status == 401:
-        response.headers["WWW-Authenticate"] = CHALLENGE
-    return response
-
-
-def plain(problem: Problem) -> Response:
-    """Return a problem as plain text."""
-    content_type = "text/plain; charset=utf-8"
-    return Response(f"{problem.message}\n", problem.status, content_type=content_type)
-
-
-def _json(data: object, status: int) -> Response:
-    body = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    return Response(body, status, content_type="application/json")
-
-
-def _error(error: HTTPException) -> Response:
-    status = error.code or 500
-    kind = ERROR_TYPES.get(status, "error")
-    problem = Problem(status, kind, error.description or error.name)
-    response = failure(problem) if request.path.startswith(API) else plain(problem)
-    for name, value in error.get_headers(request.environ):
-        if name.lower() == "allow":
-            response.headers[name] = value
-    return response

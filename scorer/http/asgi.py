@@ -14,18 +14,27 @@ import contextlib
 from a2wsgi import WSGIMiddleware
 from flask import Flask
 
-from scorer.http.answers import JSON_TYPE
-from scorer.http.bodies import Gone, again, has_body, read_body
+from scorer.http.bodies import BODY_LIMIT, Gone, again, has_body, read_body
 from scorer.http.counted import counted
-from scorer.http.feedback import TOO_LARGE, FeedbackEndpoint
+from scorer.http.feedback import FeedbackEndpoint
 from scorer.http.lifecycle import ReloadEndpoint
 from scorer.http.pick import PickEndpoint
 from scorer.http.ports import ASGIApp, Message, Ports, Receive, Scope, Send
+from scorer.http.problems import (
+    BROKEN,
+    READ,
+    Problem,
+    refuse,
+    send_text,
+    too_large,
+    unknown_path,
+    wrong_method,
+)
 from scorer.http.snapshot import SnapshotEndpoint
 
 WORKERS = 4
 """Threads that render pages."""
-HEALTH_METHODS = ("GET", "HEAD")
+NOT_ASCII = Problem(400, "bad_data", "the query string must be ASCII")
 
 
 def build_asgi(ports: Ports, flask_app: Flask, picks: PickEndpoint) -> ASGIApp:
@@ -35,7 +44,8 @@ def build_asgi(ports: Ports, flask_app: Flask, picks: PickEndpoint) -> ASGIApp:
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            path: str = scope["path"]
+            path: str = scope["path"] or "/"
+            scope["path"] = path  # a proxy's form of the URL may have none
             if path == "/pick" or path.startswith("/pick/"):
                 await picks(scope, receive, send)
                 return
@@ -53,9 +63,26 @@ def build_asgi(ports: Ports, flask_app: Flask, picks: PickEndpoint) -> ASGIApp:
             sender = unfailing(send)
             if scope["type"] == "http":
                 sender = counted(scope, sender, ports.served, ports.clocks.monotonic)
-            await answer(scope, receive, sender)
+            await whatever_happens(answer, scope, receive, sender)
 
     return app
+
+
+async def whatever_happens(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Have ``app`` answer; a fault of our own is an answer, too, and raises on to be logged."""
+    begun = False
+
+    async def send_and_note(message: Message) -> None:
+        nonlocal begun
+        begun = True
+        await send(message)
+
+    try:
+        await app(scope, receive, send_and_note)
+    except Exception:
+        if not begun and scope["type"] == "http":
+            await refuse(scope, send, BROKEN)
+        raise
 
 
 class _Others:
@@ -74,7 +101,7 @@ class _Others:
         except Gone:
             return
         if body is None:
-            await refuse_body(scope, send)
+            await refuse(scope, send, too_large(BODY_LIMIT))
         else:
             await self(scope, again(body, receive), send)
 
@@ -91,8 +118,10 @@ class _Others:
             await send_verdict(scope, send, self._ports.ready(), "scorer is ready.")
         elif path == "/-/reload":
             await self._reload(scope, send)
+        elif scope["path"].startswith("//"):  # Flask would take them for one slash
+            await refuse(scope, send, unknown_path(scope["path"]))
         elif not scope["query_string"].isascii():
-            await send_text(scope, send, 400, "The query string must be ASCII.\n")
+            await refuse(scope, send, NOT_ASCII)
         else:
             await self._pages(scope, receive, send)  # type: ignore[arg-type]
 
@@ -113,30 +142,9 @@ def unfailing(send: Send) -> Send:
     return send_or_drop
 
 
-async def refuse_body(scope: Scope, send: Send) -> None:
-    """Answer that the request's body is too large."""
-    headers = [JSON_TYPE, (b"content-length", b"%d" % len(TOO_LARGE.body))]
-    await send({"type": "http.response.start", "status": TOO_LARGE.status, "headers": headers})
-    shown = b"" if scope["method"] == "HEAD" else TOO_LARGE.body
-    await send({"type": "http.response.body", "body": shown})
-
-
 async def send_verdict(scope: Scope, send: Send, problem: str | None, fine: str) -> None:
     """Send 200 and ``fine``, or 503 and the problem."""
+    if scope["method"] not in READ:
+        await refuse(scope, send, wrong_method(scope["path"], scope["method"], READ))
+        return
     await send_text(scope, send, 200 if problem is None else 503, f"{problem or fine}\n")
-
-
-async def send_text(scope: Scope, send: Send, status: int, text: str) -> None:
-    """Send a short plain text answer to GET and HEAD, 405 to other methods."""
-    headers = []
-    if scope["method"] not in HEALTH_METHODS:
-        status, text = 405, "Method not allowed.\n"
-        headers.append((b"allow", b"GET, HEAD"))
-    body = text.encode()
-    headers += [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", b"%d" % len(body)),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    shown = b"" if scope["method"] == "HEAD" else body
-    await send({"type": "http.response.body", "body": shown})

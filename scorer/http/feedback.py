@@ -18,6 +18,7 @@ from scorer.feedback.trust import bearer
 from scorer.http.answers import JSON_TYPE, quoted
 from scorer.http.bodies import BODY_LIMIT, Gone, read_body
 from scorer.http.ports import Receive, Scope, Send
+from scorer.http.problems import Problem, too_large, wrong_method
 
 MOST_ITEMS = 10_000
 SLICE = 32
@@ -49,13 +50,11 @@ def error(
     status: int, kind: str, message: str, headers: Sequence[tuple[bytes, bytes]] = ()
 ) -> Reply:
     """Return a JSON error."""
-    body = f'{{"status":"error","errorType":"{kind}","error":{quoted(message)}}}'
-    return Reply(status, body.encode("utf-8", "backslashreplace"), headers)
+    return Reply(status, Problem(status, kind, message).json(), headers)
 
 
 ACCEPTED = Reply(202, b'{"accepted":1,"rejected":[]}')
-NOT_ALLOWED = error(405, "method_not_allowed", "feedback is POSTed", [(b"allow", b"POST")])
-TOO_LARGE = error(413, "too_large", f"the body must have at most {BODY_LIMIT} bytes")
+TOO_LARGE = Reply(413, too_large(BODY_LIMIT).json())
 BROKEN = error(500, "internal", "the feedback failed, see the log")
 
 
@@ -107,7 +106,8 @@ class FeedbackEndpoint:
     ) -> Reply | None:
         """Return the answer to a request whose body is not looked at, None otherwise."""
         if method != "POST":
-            return NOT_ALLOWED
+            problem = wrong_method("/feedback", method, ["POST"])
+            return Reply(problem.status, problem.json(), [(b"allow", b"POST")])
         trust = self._feedback.trust
         token = _bearer(headers) if trust.wants_token else ""
         distrust = trust.refusal(client[0] if client else None, token)
@@ -148,7 +148,7 @@ class FeedbackEndpoint:
         if isinstance(taken, Refused):
             status, kind = STATUSES.get(taken.reason, (400, "bad_data"))
             return error(status, kind, taken.message)
-        return summary([taken], explain=True) if explain else ACCEPTED
+        return summary([taken], explain=explain) if explain or taken.skipped else ACCEPTED
 
     async def _take_all(self, items: Sequence[Any], explain: bool, dry_run: bool) -> Reply:  # noqa: FBT001 - as the query has them
         taken: list[Taken | Refused] = []
@@ -194,11 +194,16 @@ def decode(body: bytes) -> Any:  # noqa: ANN401 - any JSON
 def summary(taken: Sequence[Taken | Refused], *, explain: bool) -> Reply:
     """Return the 202 that says what came of each item."""
     rejected = [
-        f'{{"index":{index},"error":{quoted(each.message)}}}'
-        for index, each in enumerate(taken)
-        if isinstance(each, Refused)
+        (index, each.message) for index, each in enumerate(taken) if isinstance(each, Refused)
     ]
-    text = f'{{"accepted":{len(taken) - len(rejected)},"rejected":[{",".join(rejected)}]'
+    skipped = [
+        (index, each.skipped)
+        for index, each in enumerate(taken)
+        if isinstance(each, Taken) and each.skipped
+    ]
+    text = f'{{"accepted":{len(taken) - len(rejected)},"rejected":{_listed(rejected)}'
+    if skipped:
+        text += f',"skipped":{_listed(skipped)}'
     if explain:
         outcomes = [
             f'{{"index":{index},"target":{quoted(told.target)},"class":"{told.outcome}",'
@@ -209,6 +214,12 @@ def summary(taken: Sequence[Taken | Refused], *, explain: bool) -> Reply:
         ]
         text += f',"outcomes":[{",".join(outcomes)}]'
     return Reply(202, f"{text}}}".encode("utf-8", "backslashreplace"))
+
+
+def _listed(problems: Sequence[tuple[int, str]]) -> str:
+    """Return what is wrong with items, by their index, as JSON."""
+    each = [f'{{"index":{index},"error":{quoted(message)}}}' for index, message in problems]
+    return f"[{','.join(each)}]"
 
 
 def _bearer(headers: Sequence[tuple[bytes, bytes]]) -> str:

@@ -17,12 +17,21 @@ from typing import NamedTuple
 import bcrypt
 
 from scorer.http.ports import ASGIApp, Receive, Scope, Send
+from scorer.http.problems import Problem, refuse
 
 AUTHORIZATION, TOKEN = b"authorization", b"x-scorer-token"
 MOST_WAITING = 64
 """Requests that may wait for their password to be hashed."""
 LONGEST_PASSWORD = 72
 """Bytes of a password that bcrypt looks at."""
+STRANGER = (
+    Problem(401, "unauthorized", "Authorization: must be basic, with a known user and password"),
+    [(b"www-authenticate", b'Basic realm="scorer"')],
+)
+BUSY = (
+    Problem(503, "overloaded", "too many wait for their password to be checked"),
+    [(b"retry-after", b"1")],
+)
 
 Header = tuple[bytes, bytes]
 
@@ -100,7 +109,7 @@ class Guard:
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "http":
                 if not (admitted := await self.admits(scope["headers"])):
-                    await _refuse(send, busy=admitted is None, bare=scope["method"] == "HEAD")
+                    await refuse(scope, send, *(BUSY if admitted is None else STRANGER))
                     return
                 scope["headers"] = self.passed_on(scope["headers"])
             await app(scope, receive, send)
@@ -138,16 +147,3 @@ def _matches(password: bytes, known: str) -> bool:
         return bcrypt.checkpw(password[:LONGEST_PASSWORD], known.encode())
     except ValueError:  # such as a NUL in the password
         return False
-
-
-async def _refuse(send: Send, *, busy: bool, bare: bool) -> None:
-    body = b"Too many wait for their password to be checked.\n" if busy else b"Unauthorized\n"
-    more = (b"retry-after", b"1") if busy else (b"www-authenticate", b'Basic realm="scorer"')
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", b"%d" % len(body)),
-        more,
-    ]
-    status = 503 if busy else 401
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if bare else body})

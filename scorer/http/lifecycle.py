@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 
 from scorer.http.ports import Scope, Send
+from scorer.http.problems import refuse, send_text, wrong_method
 
 METHODS = ("POST", "PUT")
 APPLIED = "The configuration was reloaded.\n"
@@ -26,22 +27,13 @@ class ReloadEndpoint:
 
     async def __call__(self, scope: Scope, send: Send) -> None:
         """Answer one request."""
-        headers = []
         if scope["method"] not in METHODS:
-            status, text = 405, "Method not allowed.\n"
-            headers.append((b"allow", b"POST, PUT"))
+            await refuse(scope, send, wrong_method(scope["path"], scope["method"], METHODS))
         elif self._reload is None:
-            status, text = 403, NOT_ENABLED
+            await send_text(scope, send, 403, NOT_ENABLED)
         else:
             status, text = (200, APPLIED) if await self._shared() else (500, REFUSED)
-        body = text.encode()
-        headers += [
-            (b"content-type", b"text/plain; charset=utf-8"),
-            (b"content-length", b"%d" % len(body)),
-        ]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        shown = b"" if scope["method"] == "HEAD" else body
-        await send({"type": "http.response.body", "body": shown})
+            await send_text(scope, send, status, text)
 
     async def _shared(self) -> bool:
         if self._next is None:

@@ -14,7 +14,7 @@ from scorer.core.orders import Order
 from scorer.core.vocabulary import Verb
 from scorer.feedback.trust import Trust, bearer
 from scorer.http.feedback import decode
-from scorer.http.selection import Problem
+from scorer.http.problems import Problem, printable, too_large
 
 MOST_BYTES = 8192
 LONGEST_REASON = 200
@@ -71,7 +71,7 @@ def read_order(verb: Verb, content_type: str, stream: IO[bytes]) -> Order | Prob
         return Problem(415, "unsupported_media_type", rule)
     body = stream.read(MOST_BYTES + 1)
     if len(body) > MOST_BYTES:
-        return Problem(413, "too_large", f"the body must have at most {MOST_BYTES} bytes")
+        return too_large(MOST_BYTES)
     try:
         document = decode(body)
     except ValueError as error:
@@ -90,11 +90,3 @@ def _order(verb: Verb, document: dict[str, Any]) -> Order | Problem:
         return Problem(400, "bad_data", "; ".join(problems))
     seconds = body.duration if isinstance(body, _Drain | _Cooldown) else None
     return Order(verb, seconds, printable(body.reason))
-
-
-def printable(text: str) -> str:
-    """Return ``text`` with what would not show, or break a line, written as escapes."""
-    if text.isprintable():
-        return text
-    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return "".join(shown)

@@ -4,15 +4,7 @@ from dataclasses import dataclass
 
 from scorer.core.snapshot import PoolView, Snapshot, TargetView
 from scorer.core.vocabulary import State
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a request cannot be answered: HTTP ``status``, kind and sentence."""
-
-    status: int
-    kind: str
-    message: str
+from scorer.http.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,15 @@ from urllib.parse import parse_qsl
 
 from scorer.core.snapshot import Snapshot
 from scorer.durations import parse_duration
-from scorer.http.answers import JSON_TYPE, quoted
+from scorer.http.answers import JSON_TYPE
 from scorer.http.local_picks import snapshot_data
 from scorer.http.ports import Ports, Receive, Scope, Send
+from scorer.http.problems import READ, Problem, refuse, send_whole, wrong_method
 from scorer.output_stats import Output
 
 MOST_WAITING = 256
 LONGEST_WAIT = 60.0
 INSTANCE_BYTES = 4
-METHODS = ("GET", "HEAD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,6 @@ class Wish:
 
     wait: float = 0.0
     since: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a request is refused: HTTP status, kind and sentence."""
-
-    status: int
-    kind: str
-    message: str
 
 
 class SnapshotEndpoint:
@@ -58,7 +49,7 @@ class SnapshotEndpoint:
         """Answer one request."""
         wish = _wish(scope)
         if isinstance(wish, Problem):
-            await _refuse(scope, send, wish)
+            await refuse(scope, send, wish)
             return
         if wish.wait and wish.since == self._ports.snapshot().version:
             await self._another(wish.since, wish.wait)
@@ -67,11 +58,11 @@ class SnapshotEndpoint:
         etag = f'"{self._instance}-{snapshot.version}"'.encode()
         headers = [(b"etag", etag), (b"cache-control", b"no-cache")]
         if etag in _tags(scope["headers"]):
-            await _send(scope, send, 304, headers, b"")
+            await send({"type": "http.response.start", "status": 304, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
             return
         body = await self._body(snapshot)
-        length = (b"content-length", b"%d" % len(body))
-        await _send(scope, send, 200, [*headers, JSON_TYPE, length], body)
+        await send_whole(scope, send, 200, [*headers, JSON_TYPE], body)
 
     async def _another(self, version: int, seconds: float) -> None:
         """Return when another version is published, when the time is over, or at once if full."""
@@ -116,8 +107,8 @@ class SnapshotEndpoint:
 
 def _wish(scope: Scope) -> Wish | Problem:
     """Return what the request asks for, or why it is malformed."""
-    if scope["method"] not in METHODS:
-        return Problem(405, "method_not_allowed", "the snapshot can be read only")
+    if scope["method"] not in READ:
+        return wrong_method(scope["path"], scope["method"], READ)
     given = dict(parse_qsl(scope["query_string"].decode("utf-8", "replace")))
     wait, since = given.get("wait", "0s"), given.get("since", "")
     try:
@@ -140,19 +131,3 @@ def _tags(headers: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
         if name == b"if-none-match"
         for tag in value.split(b",")
     }
-
-
-async def _refuse(scope: Scope, send: Send, problem: Problem) -> None:
-    body = f'{{"status":"error","errorType":"{problem.kind}","error":{quoted(problem.message)}}}'
-    headers = [JSON_TYPE, (b"content-length", b"%d" % len(body))]
-    if problem.status == 405:
-        headers.append((b"allow", b"GET, HEAD"))
-    await _send(scope, send, problem.status, headers, body.encode())
-
-
-async def _send(
-    scope: Scope, send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes
-) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    shown = b"" if scope["method"] == "HEAD" else body
-    await send({"type": "http.response.body", "body": shown})

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from scorer.core.snapshot import TargetView
 from scorer.core.vocabulary import SignalName, State
-from scorer.http.selection import Problem, Selection
+from scorer.http.problems import Problem
+from scorer.http.selection import Selection
 from scorer.inflight import InFlight
 
 Value = float | str | None

@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator
 from scorer.config import Config
 from scorer.config.gateways import GatewayConfig
 from scorer.config.pool import PoolConfig
+from scorer.config.prometheus import PrometheusConfig
+from scorer.core.vocabulary import Engine
 from scorer.discovered import DiscoveredTarget
 from scorer.sources.discovery.groups import ADDRESS, LabelSet
 from scorer.sources.discovery.resolve import Resolver, UnusableTargetError
 from scorer.sources.fetch import Fetcher
 from scorer.sources.gateway import ReadPage, page_reader, series_reader
 from scorer.sources.places import ScrapeTarget
+from scorer.sources.prometheus import PoolQuestion, PrometheusSource
 from scorer.sources.prometheus_api import PrometheusApi
 
 
@@ -29,6 +32,26 @@ def scrape_target(found: DiscoveredTarget, pool: PoolConfig, config: Config) -> 
         engine=pool.only_engine,
         mappings=pool.known_mappings(config.mappings),
     )
+
+
+def pool_question(pool: PoolConfig, config: Config, server: PrometheusConfig) -> PoolQuestion:
+    """Return what Prometheus is asked for a pool whose source it is."""
+    queries = pool.prometheus
+    return PoolQuestion(
+        engine=pool.only_engine or Engine.OTHER,
+        mappings=pool.known_mappings(config.mappings),
+        models=pool.models,
+        selector=queries.selector,
+        own=server.queries_of(queries),
+        instance_label=queries.instance_label,
+        max_age=queries.max_age,
+    )
+
+
+def pool_source(question: PoolQuestion, server: PrometheusConfig) -> PrometheusSource:
+    """Return what asks a Prometheus server."""
+    api = PrometheusApi(server.url, server.timeout, server.http_client())
+    return PrometheusSource(api, question)
 
 
 def static_label_sets(pool: PoolConfig) -> Iterator[LabelSet]:

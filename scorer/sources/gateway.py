@@ -3,10 +3,16 @@
 Deltas are taken per series, so a gateway that restarts, a worker that joins and new
 buckets after an upgrade do no harm. The first page is a baseline; a target that turns
 up on a later page had counted nothing before.
+
+A target that a page lacks is remembered for a while, beyond that only its name: its history
+is not one interval's traffic when it comes back, so it is a baseline again. When so many
+were forgotten that not even their names are known, every newcomer is a baseline: a gain is
+told a page late rather than invented.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Generic, TypeVar
 
 from scorer.core.deltas import CounterDelta, HistogramDelta
@@ -31,6 +37,10 @@ from scorer.sources.view import View
 
 FORGOTTEN_AFTER = 600
 """Pages without a target after which its counters are forgotten."""
+MOST_ABSENT = 1000
+"""Targets not on the page whose counters are kept, and of those forgotten the names."""
+MOST_SERIES = 20_000
+"""Series of all targets together that are not on the page."""
 
 Health = TypeVar("Health")
 
@@ -39,9 +49,10 @@ ReadPage = Callable[[], GatewayPage | ScrapeFailed]
 
 @dataclass(slots=True)
 class _Memory:
-    """The last counters of one target, and the page that had them."""
+    """The last counters of one target, how many, and the page that had them."""
 
     page: int = 0
+    series: int = 0
     ttft: HistogramDelta = field(default_factory=HistogramDelta)
     requests: dict[float, CounterDelta] = field(default_factory=dict)
 
@@ -62,6 +73,9 @@ class GatewaySource:
         self.gap: Gap | None = None
         """Why the last good page told no TTFT, None when it did."""
         self._memories: dict[Named, _Memory] = {}
+        """Those that are absent for longest come first."""
+        self._forgotten: dict[Named, None] = {}
+        self._overflowed = False
         self._pages = 0
 
     def read(self, clock: Callable[[], float]) -> Mapping[Named, GatewayReading] | ScrapeFailed:
@@ -78,29 +92,50 @@ class GatewaySource:
     def _gained(self, page: GatewayPage, now: float) -> dict[Named, GatewayReading]:
         self._pages += 1
         readings = {name: self._advance(name, told, now) for name, told in page.targets.items()}
-        for name, memory in list(self._memories.items()):
-            if self._pages - memory.page > FORGOTTEN_AFTER:
-                del self._memories[name]
+        self._forget(len(self._memories) - len(page.targets))
         return {name: reading for name, reading in readings.items() if not reading.empty}
 
     def _advance(self, name: Named, told: Counted, now: float) -> GatewayReading:
-        first = self._pages == 1
-        memory = self._memories.get(name)
+        memory, baseline = self._memories.pop(name, None), False
         if memory is None:
-            memory = self._memories[name] = _Memory() if first else _Memory.of_newcomer()
+            baseline = self._may_have_counted(name)
+            memory = _Memory() if baseline else _Memory.of_newcomer()
+        self._memories[name] = memory
         memory.page = self._pages
+        memory.series = len(told.ttft.counts) + sum(map(len, told.requests.values()))
         count, mean = memory.ttft.advance(told.ttft)
         failures = successes = 0.0
         for share, counters in told.requests.items():
             delta = memory.requests.get(share)
             if delta is None:
                 delta = memory.requests[share] = CounterDelta()
-                if not first:
+                if not baseline:
                     delta.advance({})
             gained = delta.advance(counters)
             failures += gained * share
             successes += gained if share == 0 else 0.0
         return GatewayReading(self._name, now, count, mean, failures, successes)
+
+    def _may_have_counted(self, name: Named) -> bool:
+        """Return whether a target that is not remembered may have been on a page before."""
+        known = name in self._forgotten
+        self._forgotten.pop(name, None)
+        return known or self._overflowed or self._pages == 1
+
+    def _forget(self, absent: int) -> None:
+        """Forget those absent for long, and of ``absent`` that are too many the longest."""
+        found = list(islice(self._memories.items(), absent))
+        series = sum(memory.series for _, memory in found)
+        for name, memory in found:
+            fresh = self._pages - memory.page <= FORGOTTEN_AFTER
+            if fresh and absent <= MOST_ABSENT and series <= MOST_SERIES:
+                break
+            del self._memories[name]
+            absent, series = absent - 1, series - memory.series
+            if len(self._forgotten) < MOST_ABSENT:
+                self._forgotten[name] = None
+            else:
+                self._overflowed = True
 
 
 def page_reader(fetcher: Fetcher, preset: GatewayPreset) -> ReadPage:

@@ -407,7 +407,7 @@ MAPPINGS = {"ewmas", "windows", "held", "missed"}
 """Fields whose parts are several, by name."""
 STARTS_OVER = {
     "id", "params", "known_at", "late", "vouched", "leaving", "patience",  # given anew
-    "last_scrape", "last_good_at", "good_scrapes", "picks_seen", "looked_at", "parts",  # ours
+    "last_scrape", "last_good_at", "good_scrapes", "picks_seen", "parts",  # ours
     "scrapes", "failures", "restarts", "transition_counts",  # counters
     "transitions", "last_errors",  # history for people
 }  # fmt: skip

@@ -9,7 +9,7 @@ from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
 from scorer.core.sample import Ask, Draws, sampled
-from scorer.core.table import PickTable
+from scorer.core.table import PickTable, room_of
 from tests.core.picking import given, row, seeded, table
 
 
@@ -108,6 +108,19 @@ def test_guard_skips_targets_short_of_room() -> None:
     pool = table(busy, row("b:1"))
     assert names(pool, 400) == (["a:1", "b:1"], "")
     assert names(pool, 401) == (["b:1"], "")
+
+
+@pytest.mark.parametrize(
+    ("used", "room"), [(0.0, 850.0), (0.35, 500.0), (0.9, -50.0), (None, 850.0)]
+)
+def test_room_of_a_cache(used: float | None, room: float) -> None:
+    """A usage that is not known, or no more, never leaves more room than an empty cache."""
+    assert room_of(used, 1000.0, 0.85) == pytest.approx(room)
+
+
+def test_without_a_capacity_there_is_no_guard() -> None:
+    """However full it is said to be."""
+    assert room_of(0.99, None, 0.85) == room_of(None, None, 0.85) == math.inf
 
 
 def test_guard_gives_way_first() -> None:

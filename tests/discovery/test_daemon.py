@@ -111,6 +111,27 @@ def test_departed_target_is_gone_and_stays_gone(
     assert (targets(running), picked(running)) == (of(two), of(two))
 
 
+def test_drained_target_that_is_lost_for_a_moment_comes_back_drained(
+    engine: Engines, daemon: Daemons, tmp_path: Path
+) -> None:
+    """While it is away there is no trace of it, and no order about it is taken."""
+    one, two = engine(), engine()
+    path = tmp_path / "chat.json"
+    write(path, one, two)
+    running = daemon(pool(file_sd_configs=[{"files": [str(path)]}])).ready()
+    url = f"{running.url}/api/v1/targets/{one.target}"
+    assert running.http.post(f"{url}/drain", json={"reason": "upgrade"}).status_code == 200
+    write(path, two)
+    running.until(lambda: targets(running) == of(two))
+    assert one.target not in running.get("/metrics").text
+    assert running.http.post(f"{url}/undrain", json={}).status_code == 404
+    write(path, one, two)
+    running.until(lambda: targets(running) == of(one, two))
+    shown = running.target(one.target)
+    assert (shown["state"], shown["state_reason"]) == ("draining", "manual")
+    assert picked(running) == of(two)
+
+
 def test_target_that_stays_keeps_its_score_and_one_that_comes_warms_up(
     engine: Engines, daemon: Daemons, tmp_path: Path
 ) -> None:

@@ -137,10 +137,81 @@ def test_body_is_that_of_the_last_attempt(world):
     assert [each.outcome for _, each in world.outcomes()] == ["unknown", "engine_saturated"]
 
 
-def test_unknown_attempt_refuses_the_whole_record(world):
-    """Nothing of it is applied."""
-    assert "x:1" in world.error(target=f"{A}, x:1", status="429, 200")
+STRANGER = "target: must be a known target, got x:1"
+
+
+@pytest.mark.parametrize(
+    ("targets", "told"),
+    [
+        (f"x:1, {A}", [(A, "success")]),
+        (f"{A}, x:1", [(A, "engine_fault")]),
+        (f"x:1, {A}, {B}", [(A, "engine_fault"), (B, "success")]),
+        (f"{A}, x:1, {B}", [(A, "engine_fault"), (B, "success")]),
+    ],
+)
+def test_known_attempts_count_beside_a_strangers(world, targets, told):
+    """What is told of a known target is no less true for it; the stranger is named."""
+    status = ["502"] * targets.count(",") + ["200"]
+    taken = world.take(target=targets, status=status, pool="chat")
+    assert [(target, each.outcome) for target, each in world.outcomes()] == told
+    assert taken.skipped == STRANGER
+    assert world.stats.rejected()[Rejection.UNKNOWN_TARGET] == 1
+    assert set(world.registry.pools["chat"].targets) == {A, B}
+
+
+def test_body_of_a_strangers_attempt_is_nobodys(world):
+    """What the client got is told of the last attempt, known or not."""
+    world.take(target=f"{A}, x:1", status="429, 503", error_body=BUSY, ttft_seconds=0.1)
+    [(target, outcome)] = world.outcomes()
+    assert (target, outcome.outcome, outcome.ttft) == (A, "unknown", None)
+
+
+def test_lease_is_released_where_a_known_attempt_went(world):
+    """The request is over, and a repeated report counts once, as any."""
+    world.pick("p1", A)
+    for _ in range(2):
+        world.take(pick_id="p1", target=f"{A}, x:1", status="502, 200")
+    assert world.inflight.find("p1") is None
+    assert world.inflight.reading("chat", A, 100.0).in_flight == 0
+    assert [target for target, _ in world.outcomes()] == [A]
+
+
+def test_many_strangers_are_named_once_and_cut(world):
+    """A message does not grow with what a gateway makes up."""
+    names = ["x:1", "x:1", *(f"stranger-{number}:1" for number in range(14))]
+    message = world.error(target=names, status=[502] * 16)
+    assert message.count("x:1") == 1
+    assert message.endswith("…")
+    assert len(message) < 100
+
+
+@pytest.mark.parametrize("targets", ["x:1, y:2", "x:1, -"])
+def test_record_about_strangers_only_is_refused(world, targets):
+    """They are all named."""
+    assert world.error(target=targets, status="429, 200").endswith(targets.removesuffix(", -"))
     assert world.outcomes() == []
+
+
+def test_attempt_at_nobody_is_no_stranger(world):
+    """A proxy that found nobody to ask says so: nothing is wrong with the others."""
+    assert world.take(target=f"{A}, -", status="502, 502").skipped == ""
+    assert [target for target, _ in world.outcomes()] == [A]
+    assert not any(world.stats.rejected().values())
+
+
+def test_first_token_is_about_the_last_attempt_only(world):
+    """Whoever was asked before need not be known; the one that answered must be."""
+    first = {"status": "502, 200", "event": "first_token", "ttft_seconds": 0.4}
+    assert world.take(target=f"x:1, {A}", **first).skipped == ""
+    assert [(target, each.ttft) for target, each in world.outcomes()] == [(A, 0.4)]
+    assert world.error(target=f"{A}, x:1", **first) == STRANGER
+
+
+def test_dry_run_names_strangers_and_counts_none(world):
+    """It only tells."""
+    assert world.take(target=f"{A}, x:1", status="502, 200", dry_run=True).skipped == STRANGER
+    assert world.outcomes() == []
+    assert not any(world.stats.rejected().values())
 
 
 def test_request_that_went_elsewhere_moves_its_lease(world):

@@ -35,6 +35,13 @@ def test_bad_line_does_not_spoil_the_next():
     assert world.stats.rejected()[Rejection.MALFORMED] == 1
 
 
+def test_attempts_at_known_targets_count_beside_others():
+    """A proxy logs its upstream as the last attempt when it found no server alive: nginx does."""
+    world = received(World(), {"target": f"{A}, engines", "status": "502, 502"})
+    assert [(target, each.outcome) for target, each in world.outcomes()] == [(A, "engine_fault")]
+    assert world.stats.rejected()[Rejection.UNKNOWN_TARGET] == 1
+
+
 def test_strangers_are_not_believed():
     """Without a token, only near addresses are."""
     world = received(World(), {"target": A, "status": 200}, peer=("8.8.8.8", 1))

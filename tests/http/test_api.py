@@ -236,11 +236,6 @@ def test_unknown_path_elsewhere_is_plain():
     assert (response.status_code, response.mimetype) == (404, "text/plain")
 
 
-def test_doubled_slash_is_not_redirected():
-    """A path with a doubled slash is wrong, not another one."""
-    assert get("//api/v1/pools").status_code == 404
-
-
 def test_metrics_pass_on_what_was_asked():
     """The exposition gets the headers and names of the request, and answers itself."""
     asked = []

@@ -75,6 +75,22 @@ def test_good_items_of_an_array_are_applied(world):
     assert len(world.outcomes()) == 2
 
 
+def test_strangers_among_attempts_are_named(world):
+    """The known ones are applied, by one item and by an array alike."""
+    item = {"target": f"{A}, x:1", "status": "502, 200"}
+    problem = "target: must be a known target, got x:1"
+    for body, index in ((item, 0), ([OK, item], 1)):
+        assert post(world, body).json == {
+            "accepted": index + 1,
+            "rejected": [],
+            "skipped": [{"index": index, "error": problem}],
+        }
+    answer = post(world, item, b"explain=1&dry_run=1").json
+    assert [each["target"] for each in answer["outcomes"]] == [A]
+    assert answer["skipped"] == [{"index": 0, "error": problem}]
+    assert len(world.outcomes()) == 3
+
+
 def test_long_array_is_applied_whole(world):
     """Others get their turn in between."""
     assert post(world, [OK] * 1000).json["accepted"] == 1000

@@ -84,7 +84,8 @@ def test_query_that_is_not_ascii_is_refused():
 def test_body_that_is_announced_as_too_large_is_refused(path):
     """On every path, before any of it is read."""
     answer = request(path, "POST", headers=[(b"content-length", b"%d" % (BODY_LIMIT + 1))])
-    assert (answer.status, answer.json["errorType"]) == (413, "too_large")
+    assert answer.status == 413
+    assert b"the body must have at most 1048576 bytes" in answer.body
 
 
 @pytest.mark.parametrize("path", ["/pick", "/pick/v1/chat/completions"])

@@ -13,8 +13,9 @@ from structlog.testing import capture_logs
 from scorer.core.vocabulary import State, Verb
 from scorer.http.app import create_flask
 from scorer.http.asgi import build_asgi
-from scorer.http.orders import MOST_BYTES, printable
+from scorer.http.orders import MOST_BYTES
 from scorer.http.pick import PickEndpoint
+from scorer.http.problems import printable
 from tests.http.builders import ports
 from tests.http.harness import http_scope, reply
 from tests.ordered import DEEP, SIX, A, B, World

@@ -8,12 +8,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+from click.testing import CliRunner, Result
 
+from scorer.cli import main
 from scorer.core.samples import Page, ScrapeFailed
 from scorer.mappings.shipped import engine_mappings
 from scorer.sources.mapping import PageReader
 
 DATA = Path(__file__).parent.parent / "data"
+SECRET = "s3cret-token"
 
 
 def http(
@@ -177,3 +181,16 @@ def read() -> Callable[..., Page | ScrapeFailed]:
 def oddity() -> Callable[[str], bytes]:
     """Return a function that loads a page of the folder of oddities."""
     return lambda name: (DATA / "expositions" / "oddities" / f"{name}.prom").read_bytes()
+
+
+@pytest.fixture
+def doctor(tmp_path):
+    """Return a function that writes a configuration and runs the doctor with it."""
+    (tmp_path / "token").write_text(f"{SECRET}\n")
+
+    def run(document: dict, *flags: str) -> Result:
+        path = tmp_path / "scorer.yml"
+        path.write_text(yaml.safe_dump(document))
+        return CliRunner().invoke(main, ["doctor", "--config.file", str(path), *flags])
+
+    return run

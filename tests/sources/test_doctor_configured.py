@@ -3,34 +3,19 @@
 import json
 
 import pytest
-import yaml
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from scorer.cli import main
-from tests.sources.conftest import DATA, http
+from tests.sources.conftest import DATA, SECRET, http
 
 PAGE = (DATA / "expositions" / "vllm" / "v1-latest.prom").read_bytes()
 GATEWAY = (DATA / "expositions" / "gateways" / "nginx.prom").read_bytes()
-SECRET = "s3cret-token"
 
 
 def locked(conversation):
     """Answer with the page whoever shows the key, others with 401."""
     known = f"Authorization: Bearer {SECRET}".encode() in conversation.request
     conversation.sock.sendall(http(PAGE) if known else http(b"no", "401 Unauthorized"))
-
-
-@pytest.fixture
-def doctor(tmp_path):
-    """Return a function that writes a configuration and runs the doctor with it."""
-    (tmp_path / "token").write_text(f"{SECRET}\n")
-
-    def run(document: dict, *flags: str) -> Result:
-        path = tmp_path / "scorer.yml"
-        path.write_text(yaml.safe_dump(document))
-        return CliRunner().invoke(main, ["doctor", "--config.file", str(path), *flags])
-
-    return run
 
 
 def pool(name: str, *targets: str, **keys: object) -> dict:

@@ -3,12 +3,20 @@
 import pytest
 
 from scorer.core.gateway import GatewayReading
-from scorer.core.samples import ScrapeFailed
+from scorer.core.samples import Histogram, ScrapeFailed
 from scorer.core.vocabulary import Gap, ScrapeFailure
 from scorer.mappings.shipped import preset_named
 from scorer.sources.fetch import Fetcher
-from scorer.sources.gateway import GatewaySource, TargetIndex, addressed, page_reader
-from scorer.sources.gateway_page import ANY, Named, parse_gateway
+from scorer.sources.gateway import (
+    FORGOTTEN_AFTER,
+    MOST_ABSENT,
+    MOST_SERIES,
+    GatewaySource,
+    TargetIndex,
+    addressed,
+    page_reader,
+)
+from scorer.sources.gateway_page import ANY, Counted, GatewayPage, Named, parse_gateway
 
 A, B = Named("a", 1, pool="chat"), Named("b", 1, pool="chat")
 
@@ -101,6 +109,72 @@ def test_failed_read_changes_nothing(reads):
     gained = reads(page(a=(1, 1.0)), "<html>", page(a=(3, 5.0)))
     assert isinstance(gained[1], ScrapeFailed)
     assert gained[2][A].count == 2
+
+
+HISTORY = page(a=(1, 1.0), b=(100, 50.0, {"500": 40}))
+LATER = page(a=(1, 1.0), b=(103, 53.0, {"500": 41}))
+
+
+def test_gap_of_some_pages_is_bridged(reads):
+    """What was counted meanwhile is told when the target is back."""
+    gained = reads(HISTORY, *[page(a=(1, 1.0))] * FORGOTTEN_AFTER, LATER)[-1]
+    assert gained == {B: GatewayReading("edge", 7.0, 3, 1.0, failures=1.0)}
+
+
+def test_history_of_a_target_that_was_forgotten_is_no_news(reads):
+    """It comes back as a baseline, and counts from there; a real newcomer counts at once."""
+    again = page(a=(1, 1.0), b=(104, 54.0, {"500": 41}), c=(1, 2.0, {"500": 1}))
+    back, after = reads(HISTORY, *[page(a=(1, 1.0))] * (FORGOTTEN_AFTER + 1), LATER, again)[-2:]
+    assert back == {}
+    assert after[B] == GatewayReading("edge", 7.0, 1, 1.0)
+    assert after[Named("c", 1, pool="chat")].failures == 1.0
+
+
+def counted(series: int) -> Counted:
+    """Return what a page says of a target with that many series."""
+    values = {("s", (("number", str(each)),)): 0.0 for each in range(series)}
+    return Counted(Histogram(values, values), {})
+
+
+def churning(pages: int, series: int = 1):
+    """Return a source that has read pages of a hundred made-up names, each of them once."""
+    numbers = iter(range(pages))
+
+    def read() -> GatewayPage:
+        number = next(numbers)
+        names = [Named(f"x{number}-{each}", 1) for each in range(100)]
+        return GatewayPage(dict.fromkeys([A, *names], counted(series)))
+
+    source = GatewaySource("edge", read)
+    for _ in range(pages):
+        source.read(lambda: 7.0)
+    return source
+
+
+def test_made_up_names_do_not_fill_memory():
+    """However many pages name others; who is on the page is remembered whatever happens."""
+    source = churning(60)
+    assert len(source._memories) == MOST_ABSENT + 101
+    assert len(source._forgotten) == MOST_ABSENT
+    assert A in source._memories
+
+
+def test_made_up_names_with_many_series_do_not_fill_memory():
+    """What counts is what is kept of them."""
+    source = churning(12, series=100)
+    assert len(source._memories) == MOST_SERIES // 100 + 101
+
+
+def test_newcomer_is_a_baseline_when_not_even_names_are_known():
+    """It may have been here before: a gain is told a page late rather than invented."""
+    source = churning(60)
+    left = [
+        GatewayPage({B: Counted(Histogram({("s", ()): total}, {("s", ()): count}), {})})
+        for count, total in ((100.0, 50.0), (101.0, 52.0))
+    ]
+    source._read_page = lambda: left.pop(0)
+    assert source.read(lambda: 7.0) == {}
+    assert source.read(lambda: 7.0) == {B: GatewayReading("edge", 7.0, 1, 2.0)}
 
 
 def test_mistake_of_ours_is_a_failed_read():

@@ -125,6 +125,9 @@ class FakeEngine:
 class DaemonProcess:
     """``scorer run`` on a free port."""
 
+    program: tuple[str, ...] = ("-m", "scorer")
+    """What Python runs."""
+
     def __init__(self, folder: Path, config: dict[str, Any], *flags: str) -> None:
         self.path = folder / "scorer.yml"
         self.log_path = folder / "scorer.log"
@@ -133,7 +136,7 @@ class DaemonProcess:
         self.url = f"http://{address}"
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "scorer", "run", "--config.file", str(self.path),
+                [sys.executable, *self.program, "run", "--config.file", str(self.path),
                  "--web.listen-address", address, *flags],
                 stderr=log, stdout=log, env={**os.environ, "http_proxy": "http://127.0.0.1:1"},
             )  # fmt: skip

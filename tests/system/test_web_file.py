@@ -110,9 +110,10 @@ PATHS = ("/metrics", "/pick", "/pick/v1/x", "/", "/-/healthy", "/-/ready",
 
 @pytest.mark.parametrize("path", PATHS)
 def test_without_a_password_nothing_is_answered(site: Site, path: str) -> None:
-    """Every path is 401 with a challenge, whether it exists or not, as exporter-toolkit has it."""
+    """Every path is 401 with a challenge, whether it exists or not."""
     for user in (None, "ops:wrong", "nobody:x", "ops:"):
-        assert site.curl(path, user=user) == (401, "Unauthorized\n")
+        status, body = site.curl(path, user=user)
+        assert (status, "a known user and password" in body) == (401, True)
     assert "www-authenticate: Basic" in site.curl(path, "-i", user=None)[1]
 
 
@@ -168,7 +169,7 @@ def test_feedback_brings_its_token_beside_the_password(site: Site) -> None:
     assert site.curl("/feedback", *said, "-H", "X-Scorer-Token: wrong")[0] == 401
     assert site.curl("/feedback", *said, "-H", f"X-Scorer-Token: {TOKEN}")[0] == 202
     bearer = ("-H", f"Authorization: Bearer {TOKEN}")
-    assert site.curl("/feedback", *said, *bearer, user=None) == (401, "Unauthorized\n")
+    assert site.curl("/feedback", *said, *bearer, user=None)[0] == 401
 
 
 def test_our_own_commands_get_in(site: Site) -> None:

@@ -168,6 +168,12 @@ def filter_cases() -> Iterator[Case]:
     yield case(
         "room for 400 tokens, 401 wanted", [0.1] * 9, pool([full, target(1)]), prompt_tokens=401
     )
+    unread = target(0, kv_capacity=100_000.0, fresh_tokens=600)
+    for wanted in (84_400, 84_401):
+        yield case(
+            f"usage not known, {wanted} wanted of 84400",
+            [0.1] * 9, pool([unread, target(1)]), prompt_tokens=wanted,
+        )  # fmt: skip
     both = pool([full, target(1, cooling=True)])
     yield case("the guard goes before the cooldown", [0.1] * 9, both, prompt_tokens=5000)
     over = target(0, cooling=True, kv_cache=0.99, kv_capacity=100_000.0)

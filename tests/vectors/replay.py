@@ -1,6 +1,5 @@
 """Reading a case of the shared vectors, as a picker in any language has to."""
 
-import math
 from typing import Any
 
 from scorer.core.feedback_mode import FeedbackMode
@@ -9,7 +8,7 @@ from scorer.core.params import ALL_CHOICES, PickParams
 from scorer.core.pick import choose
 from scorer.core.sample import Ask, Draws
 from scorer.core.snapshot import PoolView
-from scorer.core.table import PickTable, Row
+from scorer.core.table import PickTable, Row, room_of
 
 NOW = 0.0
 Case = dict[str, Any]
@@ -49,7 +48,6 @@ def table_of(pool: Case) -> PickTable:
 
 
 def _row(target: Case, guard: float) -> Row:
-    used, capacity = target["kv_cache"], target["kv_capacity"]
     return Row(
         target=target["target"],
         url=target["url"],
@@ -58,7 +56,7 @@ def _row(target: Case, guard: float) -> Row:
         share=max(target["health"] / 100.0, 0.02),
         admit=target["admit"],
         cooling=target["cooling"],
-        room=math.inf if used is None or not capacity else (guard - used) * capacity,
+        room=room_of(target["kv_cache"], target["kv_capacity"], guard),
         loras=frozenset(target["loras"]),
         load=_load(target),
     )
