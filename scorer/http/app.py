@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from flask import Flask, Response, render_template, request
+from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from scorer.core.snapshot import Snapshot
@@ -17,15 +17,17 @@ from scorer.decisions import KEPT
 from scorer.http.counted import note_route
 from scorer.http.explanation import explained_target
 from scorer.http.feedback import CHALLENGE
+from scorer.http.order_pages import OrderPages
 from scorer.http.orders import read_order, refusal
-from scorer.http.page import Page, status_page
+from scorer.http.page import status_page
 from scorer.http.ports import Ports
+from scorer.http.rendering import html
 from scorer.http.sd import groups
 from scorer.http.selection import Problem, Selection, find, holders, select
 from scorer.http.sorting import check_sort, sorted_selection
 from scorer.http.status import add_status_routes
 from scorer.http.table import table
-from scorer.http.target_page import TargetPage, target_page
+from scorer.http.target_page import target_page
 from scorer.http.views import (
     cooldown_data,
     decision_data,
@@ -36,15 +38,6 @@ from scorer.http.views import (
 from scorer.output_stats import Output
 
 API = "/api/"
-PAGE_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; img-src 'self'; "
-        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
 ERROR_TYPES = {400: "bad_data", 404: "not_found", 405: "method_not_allowed", 500: "internal"}
 VERBS = frozenset(str(verb) for verb in Verb)
 MAX_REFRESH = 3600
@@ -58,6 +51,7 @@ def create_flask(ports: Ports) -> Flask:
     routes = _Routes(ports)
     app.add_url_rule("/", view_func=routes.status)
     app.add_url_rule("/targets/<path:target>", view_func=routes.target_status)
+    app.add_url_rule("/targets/<path:target>", view_func=routes.orders.take, methods=["POST"])
     app.add_url_rule("/metrics", view_func=routes.metrics)
     app.add_url_rule("/api/v1/targets", view_func=routes.targets)
     app.add_url_rule("/api/v1/targets/<path:target>", view_func=routes.target)
@@ -81,6 +75,7 @@ class _Routes:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
+        self.orders = OrderPages(ports)
 
     def metrics(self) -> Response:
         headers, body = self._ports.exposition(
@@ -106,6 +101,8 @@ class _Routes:
         return success(explained_target(view, self._ports))
 
     def target_status(self, target: str) -> Response:
+        if "order" in request.args:
+            return self.orders.ask(target)
         as_json = request.args.get("format") == "json"
         view = find(self._ports.snapshot(), target, request.args.get("pool", ""))
         if isinstance(view, Problem):
@@ -116,7 +113,8 @@ class _Routes:
         refresh = refresh_seconds(asked)
         if isinstance(refresh, Problem):
             return plain(refresh)
-        return self._page("target.html", target_page(view, asked, self._ports), refresh)
+        page = target_page(view, asked, self._ports)
+        return html("target.html", page, self._ports.version, refresh)
 
     def order(self, target: str, verb: Verb) -> Response:
         """Carry out an order in every pool that has the target, or in the one of ``pool``."""
@@ -193,11 +191,7 @@ class _Routes:
         if isinstance(refresh, Problem):
             return plain(refresh)
         page = status_page(snapshot, selection, sort, asked, self._ports)
-        return self._page("status.html", page, refresh)
-
-    def _page(self, template: str, page: Page | TargetPage, refresh: int) -> Response:
-        html = render_template(template, page=page, refresh=refresh, version=self._ports.version)
-        return Response(html.encode("utf-8", "replace"), headers=PAGE_HEADERS)
+        return html("status.html", page, self._ports.version, refresh)
 
     def _select(self, snapshot: Snapshot, search: str = "") -> Selection | Problem:
         pool, state = request.args.get("pool", ""), request.args.get("state", "")

@@ -31,6 +31,20 @@ REASONS = {
 }
 ENDS = {Verb.DRAIN: "drained until", Verb.COOLDOWN: "in cooldown until"}
 """What ends at the time that the answer to an order names; the other orders leave no end."""
+ORDERS = {
+    Verb.DRAIN: "Drain",
+    Verb.UNDRAIN: "Undrain",
+    Verb.COOLDOWN: "Cooldown",
+    Verb.END_COOLDOWN: "End cooldown",
+}
+ORDER_TEXTS = {
+    Verb.DRAIN: "No pick returns it, neither in panic nor as a probe. Requests under way finish.",
+    Verb.UNDRAIN: "It may be picked again, unless discovery says that it is going away.",
+    Verb.COOLDOWN: "Long prompts go elsewhere, and its weight is halved. It costs no points.",
+    Verb.END_COOLDOWN: "Ends every cooldown of it, and the points that saturation still costs.",
+}
+UNSAID = {Verb.DRAIN: "empty: until it is taken back", Verb.COOLDOWN: "empty: 30s"}
+"""What an order does whose duration is not said."""
 CAUSES = {
     Cause.TTFT: "TTFT",
     Cause.ERRORS: "errors",

@@ -4,22 +4,17 @@ With ``SCORER_SCREENSHOTS`` set to a folder, what was seen is left there.
 """
 
 import math
-import os
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from werkzeug.serving import WSGIRequestHandler, make_server
 
 from scorer.core.overrides import Override
 from scorer.core.snapshot import CooldownView, SignalView
 from scorer.core.vocabulary import Gap, Reason, SignalName, State
-from scorer.http.app import create_flask
+from scorer.http.ports import Ports
 from scorer.trends import SLOT, SLOTS, Trends
-from tests.browser.chromium import Browser, chromium
 from tests.http.builders import (
     NOW,
     SIGNALS,
@@ -87,39 +82,11 @@ def lived(*pools):
     return trends
 
 
-class Quiet(WSGIRequestHandler):
-    def log(self, *_):
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
-def site() -> Iterator[str]:
+def site(serve: Callable[[Ports], str]) -> str:
     """Return the address of the pages."""
     pools = everything(), many()
-    app = create_flask(ports(*pools, trends=lived(*pools)))
-    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Return a browser, the same for all tests."""
-    with chromium(tmp_path_factory.mktemp("profile")) as running:
-        yield running
-
-
-@pytest.fixture
-def keep(browser: Browser, request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leave a picture of what the test saw last, where pictures are wanted."""
-    yield
-    if folder := os.environ.get("SCORER_SCREENSHOTS"):
-        name = "".join(c if c.isalnum() else "-" for c in request.node.name.removeprefix("test_"))
-        browser.save(Path(folder) / f"{name}.png")
+    return serve(ports(*pools, trends=lived(*pools)))
 
 
 pytestmark = [pytest.mark.system, pytest.mark.usefixtures("keep")]
