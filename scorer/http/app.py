@@ -14,6 +14,7 @@ from werkzeug.exceptions import HTTPException
 from scorer.core.snapshot import Snapshot
 from scorer.core.vocabulary import Verb
 from scorer.decisions import KEPT
+from scorer.http.compression import compressed
 from scorer.http.counted import note_route
 from scorer.http.explanation import explained_target
 from scorer.http.feedback import CHALLENGE
@@ -67,6 +68,7 @@ def create_flask(ports: Ports) -> Flask:
     app.add_url_rule("/v3/discovery:endpoints", view_func=routes.envoy_eds, methods=["POST"])
     app.register_error_handler(HTTPException, _error)
     app.after_request(note_route)
+    app.after_request(compressed)
     return app
 
 
@@ -78,11 +80,8 @@ class _Routes:
         self.orders = OrderPages(ports)
 
     def metrics(self) -> Response:
-        headers, body = self._ports.exposition(
-            request.headers.get("Accept", ""),
-            request.headers.get("Accept-Encoding", ""),
-            request.args.getlist("name[]"),
-        )
+        accept, names = request.headers.get("Accept", ""), request.args.getlist("name[]")
+        headers, body = self._ports.exposition(accept, names)
         return Response(body, headers=list(headers))
 
     def targets(self) -> Response:

@@ -28,9 +28,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-Exposition = Callable[[str, str, Sequence[str]], tuple[Sequence[tuple[str, str]], bytes]]
-"""``(accept, accept_encoding, names) -> (headers, body)`` of ``/metrics``; ``names``
-are the values of ``name[]``, empty for all metrics. May be called from several threads."""
+Exposition = Callable[[str, Sequence[str]], tuple[Sequence[tuple[str, str]], bytes]]
+"""``(accept, names) -> (headers, body)`` of ``/metrics``; ``names`` are the values of
+``name[]``, empty for all metrics. May be called from several threads."""
 
 
 class Dice(Protocol):
