@@ -145,7 +145,7 @@ class TargetView:
     drain: Override | None = None
     """The operator's decision to take it out, while it applies."""
     frozen: bool = False
-    """It has work and nothing moves, whatever its state says."""
+    """It has work, by its page or by ours, and nothing moves, whatever its state says."""
     stalled: tuple[str, ...] = ()
     """Those of several engines on its page that have work and do not move, by number."""
     read: Signals | None = None
