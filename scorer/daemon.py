@@ -39,6 +39,7 @@ from scorer.operators import Operators
 from scorer.output_stats import OutputStats
 from scorer.pick_stats import PickStats
 from scorer.pool_jobs import PoolJobs
+from scorer.rates import PickRates
 from scorer.registry import Registry
 from scorer.scheduler import Scheduler
 from scorer.state import StateKeeper
@@ -77,7 +78,8 @@ class Daemon:
         self.feedback = Feedback(self.registry, self.inflight, self.clocks)
         self.scheduler = Scheduler(self.clocks.monotonic)
         self.trends = Trends()
-        self.registry.subscribe(lambda: self.trends.see(self.registry.snapshot))
+        self.rates = PickRates(self.inflight.count, self.clocks.monotonic)
+        self.registry.subscribe(self._published)
         self.stopping = False
         self._path = path
         self._lifecycle = lifecycle
@@ -109,6 +111,11 @@ class Daemon:
         self.agent = Agent(lambda: self.registry.snapshot, self.registry.knows)
         self.asgi = build_asgi(ports, self.flask, self.picking)
 
+    def _published(self) -> None:
+        """Let those who keep something for people to look at see what was published."""
+        self.trends.see(self.registry.snapshot)
+        self.rates.see(self.registry.snapshot)
+
     def _ports(self) -> Ports:
         """Return the daemon as the HTTP interface sees it."""
         return Ports(
@@ -135,6 +142,7 @@ class Daemon:
             reload=self.reload if self._lifecycle else None,
             document=lambda: self.config.document,
             trends=self.trends,
+            rates=self.rates,
         )
 
     def _inputs(self) -> Inputs:

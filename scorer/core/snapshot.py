@@ -80,6 +80,11 @@ class CooldownView:
         """How many cooldowns there were, whatever caused them."""
         return sum(self.entered.values())
 
+    @property
+    def spent(self) -> float:
+        """Seconds spent in cooldown, whatever caused it."""
+        return sum(self.seconds.values(), 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class CapView:

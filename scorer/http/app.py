@@ -197,10 +197,9 @@ class _Routes:
         return select(snapshot, pool, state, search)
 
     def _pools(self, selection: Selection) -> list[dict[str, Any]]:
-        inflight, clocks = self._ports.inflight, self._ports.clocks
         return [
-            pool_data(pool, clocks)
-            | {"targets": [target_data(view, inflight, clocks) for view in targets]}
+            pool_data(pool, self._ports.clocks)
+            | {"targets": [target_data(view, self._ports) for view in targets]}
             for pool, targets in selection.pools
         ]
 

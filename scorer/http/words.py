@@ -92,6 +92,7 @@ COLUMNS = {
     "ttft": "TTFT",
     "errors": "Errors",
     "picks": "Picks",
+    "cooldowns": "Cooldowns",
     "scrape": "Last scrape",
 }
 PICK_REASONS = {
@@ -140,6 +141,15 @@ def count(value: float) -> str:
     if value >= MILLION:
         return f"{value / MILLION:.2f} M"
     return f"{value:,.0f}".replace(",", "\u202f")
+
+
+def rate(per_second: float | None) -> str:
+    """Return a rate with two digits to look at, a dash when it is not known."""
+    if per_second is None:
+        return "–"
+    if per_second >= 10:
+        return f"{count(per_second)}/s"
+    return f"{per_second:.1f}/s" if per_second >= 0.95 or not per_second else f"{per_second:.2g}/s"
 
 
 def left(seconds: float) -> str:

@@ -10,10 +10,12 @@ from dataclasses import replace
 
 import pytest
 
+from scorer.core.cooldown import CooldownReason
 from scorer.core.overrides import Override
 from scorer.core.snapshot import CooldownView, SignalView
 from scorer.core.vocabulary import Gap, Reason, SignalName, State
 from scorer.http.ports import Ports
+from scorer.rates import PickRates
 from scorer.trends import SLOT, SLOTS, Trends
 from tests.http.builders import (
     NOW,
@@ -36,19 +38,43 @@ def everything():
     """Return a pool with a target of each state, and long names and notes."""
     missing = SIGNALS | {SignalName.QUEUE: SignalView(None, unavailable=Gap.FAMILY_ABSENT)}
     drain = Override(NOW - 60.0, NOW + 540.0, NOTE)
-    cooldown = CooldownView(active=True, began_at=NOW - 2.0, until=NOW + 4.0, note="a slow disk")
+    full = CooldownReason.ENGINE_SATURATED
+    cooldown = CooldownView(
+        active=True, began_at=NOW - 2.0, until=NOW + 4.0, note="a slow disk",
+        entered={full: 12_345}, seconds={full: 40_000.0},
+    )  # fmt: skip
     lost = losses(ttft=10.5, errors=3.0, queue=12.5, warmup=50.0)
     return pool(
         target("10.0.0.1:8000"),
         target(LONG, state=State.DRAINING, state_reason=Reason.MANUAL, drain=drain, eligible=False),
-        target("10.0.0.3:8000", state=State.COOLDOWN, cooldown=cooldown),
-        target("10.0.0.4:8000", state=State.WARMUP, score=24.0, points_lost=lost, signals=missing),
+        target("10.0.0.3:8000", state=State.COOLDOWN, cooldown=cooldown, weight=0.44),
+        target(
+            "10.0.0.4:8000",
+            state=State.WARMUP,
+            score=24.0,
+            points_lost=lost,
+            signals=missing,
+            weight=0.24,
+            warmup_ratio=0.32,
+        ),
         target("10.0.0.5:8000", state=State.DRAINING, drain=replace(drain, until=math.inf)),
         unreachable(detail="x" * 300),
         unscored(),
         models=("llama-3.1-8b", "a-model-with-a-name-that-nobody-can-remember" * 4),
         panic=True,
     )
+
+
+def busy(*pools):
+    """Return rates of targets, each with ten times those of the one before."""
+    now = [0.0]
+    rank = {view.target: index for each in pools for index, view in enumerate(each.targets)}
+    rates = PickRates(
+        lambda _, name: int(now[0] * 10 ** (rank[name] % 5 - 1)), lambda: now[0]
+    )  # fmt: skip
+    rates.see(snapshot(*pools))
+    now[0] = 50.0
+    return rates
 
 
 def many():
@@ -86,7 +112,7 @@ def lived(*pools):
 def site(serve: Callable[[Ports], str]) -> str:
     """Return the address of the pages."""
     pools = everything(), many()
-    return serve(ports(*pools, trends=lived(*pools)))
+    return serve(ports(*pools, trends=lived(*pools), rates=busy(*pools)))
 
 
 pytestmark = [pytest.mark.system, pytest.mark.usefixtures("keep")]
@@ -109,7 +135,7 @@ def test_nothing_to_complain_about(browser, site, path, dark):
     assert background == ("rgb(21, 23, 26)" if dark else "rgb(247, 247, 245)")
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1141, 1440])
+@pytest.mark.parametrize("width", [320, 390, 768, 1181, 1440])
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
 def test_body_does_not_scroll_sideways(browser, site, path, width):
     """Long names, notes and errors wrap, on a telephone too."""
@@ -118,6 +144,16 @@ def test_body_does_not_scroll_sideways(browser, site, path, width):
     assert browser.run(f"{page}.clientWidth") > width - 20
     assert browser.run(f"{page}.scrollWidth - {page}.clientWidth") == 0
     assert browser.complaints == []
+
+
+@pytest.mark.parametrize("width", [1181, 1360, 1361, 1440])
+def test_cells_of_the_table_keep_to_themselves(browser, site, width):
+    """No text of a column runs into the next; the line gives way where there is little room."""
+    browser.open(site + PAGES["all"], width=width)
+    wide = "[...document.querySelectorAll('tbody th, tbody td')]"
+    assert browser.run(f"{wide}.filter(cell => cell.scrollWidth > cell.clientWidth).length") == 0
+    shown = browser.run("document.querySelector('td.trend').checkVisibility()")
+    assert shown is (width > 1360)
 
 
 def test_complaints_are_heard(browser, site):

@@ -65,8 +65,11 @@ def test_target_shape():
         "in_flight": 0,
         "expected_wait": None,
         "picks": 0,
+        "picks_per_second": None,
         "probes": 0,
         "restarts": 1,
+        "cooldowns": 0,
+        "cooldown_seconds": 0.0,
         "cooldown_until": None,
         "drain": None,
         "last_scrape": {
@@ -141,7 +144,7 @@ def test_unknown_state_is_400_with_those_there_are():
     assert response.get_json() == {
         "status": "error",
         "errorType": "bad_data",
-        "error": f'state: must be one of {", ".join(State)}, got "asleep"',
+        "error": f'state: must be one of {", ".join(State)}, unhealthy, got "asleep"',
     }
 
 
