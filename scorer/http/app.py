@@ -64,7 +64,7 @@ def create_flask(ports: Ports) -> Flask:
     app.add_url_rule("/api/v1/pools", view_func=routes.pools)
     app.add_url_rule("/api/v1/decisions", view_func=routes.decisions)
     app.add_url_rule("/api/v1/sd/<pool>", view_func=routes.sd)
-    add_status_routes(app, ports.document, success)
+    add_status_routes(app, ports, success)
     app.add_url_rule("/v3/discovery:endpoints", view_func=routes.envoy_eds, methods=["POST"])
     app.register_error_handler(HTTPException, _error)
     app.after_request(note_route)

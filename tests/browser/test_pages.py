@@ -77,6 +77,14 @@ def busy(*pools):
     return rates
 
 
+def document():
+    """Return a configuration with a line that is longer than any screen."""
+    targets = [f"10.0.0.{number}:8000" for number in range(40)]
+    labels = {"note": NOTE, "html": "<script>alert(1)</script>"}
+    pool = {"name": "chat", "static_configs": [{"targets": targets, "labels": labels}]}
+    return {"global": {"scrape_interval": "1s"}, "pools": [pool]}
+
+
 def many():
     """Return a pool of 500 targets with scores from 0 to 100."""
     return pool(
@@ -112,7 +120,7 @@ def lived(*pools):
 def site(serve: Callable[[Ports], str]) -> str:
     """Return the address of the pages."""
     pools = everything(), many()
-    return serve(ports(*pools, trends=lived(*pools), rates=busy(*pools)))
+    return serve(ports(*pools, trends=lived(*pools), rates=busy(*pools), document=document))
 
 
 pytestmark = [pytest.mark.system, pytest.mark.usefixtures("keep")]
@@ -122,6 +130,7 @@ PAGES = {
     "live": "/?pool=chat&search=10.0.0",
     "many": "/?pool=many&sort=score",
     "one": f"/targets/{LONG}",
+    "config": "/config",
 }
 
 
