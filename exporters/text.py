@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import Metric as Family
 
+from scorer.codings import refused
+
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 OPENMETRICS_VERSIONS = {"", "0.0.1", "1.0.0"}
@@ -28,11 +30,6 @@ def negotiated(accept: str) -> str:
             if given.get("version", "") in OPENMETRICS_VERSIONS and not refused(given.get("q", "")):
                 return OPENMETRICS
     return TEXT
-
-
-def refused(quality: str) -> bool:
-    """Return whether a ``q`` value of 0 rules its item out."""
-    return quality.startswith("0") and not quality.strip("0.")
 
 
 def encode(families: Iterable[Family], content_type: str) -> bytes:

@@ -39,6 +39,7 @@ from scorer.operators import Operators
 from scorer.output_stats import OutputStats
 from scorer.pick_stats import PickStats
 from scorer.pool_jobs import PoolJobs
+from scorer.rates import PickRates
 from scorer.registry import Registry
 from scorer.scheduler import Scheduler
 from scorer.shared import Shared
@@ -78,7 +79,8 @@ class Daemon:
         self.feedback = Feedback(self.registry, self.inflight, self.clocks)
         self.scheduler = Scheduler(self.clocks.monotonic)
         self.trends = Trends()
-        self.registry.subscribe(lambda: self.trends.see(self.registry.snapshot))
+        self.rates = PickRates(self.inflight.count, self.clocks.monotonic)
+        self.registry.subscribe(self._published)
         self.stopping = False
         self._path = path
         self._lifecycle = lifecycle
@@ -99,6 +101,11 @@ class Daemon:
         self.reporting = FeedbackEndpoint(self.feedback, self.clocks.monotonic)
         self.agent = Agent(lambda: self.registry.snapshot, self.registry.knows)
         self.asgi = build_asgi(ports, self.flask, self.picking)
+
+    def _published(self) -> None:
+        """Let those who keep something for people to look at see what was published."""
+        self.trends.see(self.registry.snapshot)
+        self.rates.see(self.registry.snapshot)
 
     def _ports(self) -> Ports:
         """Return the daemon as the HTTP interface sees it."""
@@ -126,6 +133,7 @@ class Daemon:
             reload=self.reload if self._lifecycle else None,
             document=lambda: self.config.document,
             trends=self.trends,
+            rates=self.rates,
         )
 
     def _inputs(self) -> Inputs:

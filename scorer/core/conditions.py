@@ -85,6 +85,14 @@ RULES: Sequence[Rule] = (
 UNREACHABLE = (Reason.CONNECTION_REFUSED, Reason.SCRAPES_FAILED)
 
 
+def stands_still(health: TargetHealth, now: float, outstanding: Outstanding) -> bool:
+    """Return whether the target's page does not move though it has work, as it says or as we know.
+
+    A stuck engine says that it is idle, but requests were sent to it and never ended.
+    """
+    return _frozen(health, now, outstanding) or _stuck(health, now, outstanding)
+
+
 def condition_of(health: TargetHealth, now: float, outstanding: Outstanding) -> Condition | None:
     """Return the gravest condition that applies at ``now``, None when there is none."""
     for condition, applies in RULES:

@@ -11,7 +11,7 @@ only then there are deltas; the first scrape of a running fleet is no judgement.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scorer.core.conditions import UNREACHABLE, Condition, condition_of
+from scorer.core.conditions import UNREACHABLE, Condition, condition_of, stands_still
 from scorer.core.damping import rise
 from scorer.core.health import TargetHealth
 from scorer.core.lost import LOST_LIMIT
@@ -40,9 +40,9 @@ class Judgement:
 
     ``points_lost`` has every cause; 100 minus its sum is ``score``. ``score`` and
     ``raw_score`` are None while there is nothing to judge by; ``signals`` is None for a
-    target out of reach. ``goal`` is what the score rises to. ``frozen`` holds whatever
-    graver condition applies besides. ``lost`` is whether the page had a signal that the
-    score should rest on and that can no longer be read.
+    target out of reach. ``goal`` is what the score rises to. ``frozen`` is whether
+    its page stands still beside work, whatever graver condition applies besides. ``lost`` is
+    whether the page had a signal that the score should rest on and that can no longer be read.
     """
 
     health: TargetHealth
@@ -227,7 +227,7 @@ def _judge(
         stalled=health.parts.stalled(now, picks.largest_prefill),
         eligible=reachable and condition is None and health.drained(now) is None,
         transition=_move(health, signals, condition, now, lost=unread),
-        frozen=health.progress.frozen(now, picks.largest_prefill),
+        frozen=stands_still(health, now, picks),
         lost=unread,
     )
 

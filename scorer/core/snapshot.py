@@ -80,6 +80,11 @@ class CooldownView:
         """How many cooldowns there were, whatever caused them."""
         return sum(self.entered.values())
 
+    @property
+    def spent(self) -> float:
+        """Seconds spent in cooldown, whatever caused it."""
+        return sum(self.seconds.values(), 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class CapView:
@@ -145,7 +150,7 @@ class TargetView:
     drain: Override | None = None
     """The operator's decision to take it out, while it applies."""
     frozen: bool = False
-    """It has work and nothing moves, whatever its state says."""
+    """It has work, by its page or by ours, and nothing moves, whatever its state says."""
     stalled: tuple[str, ...] = ()
     """Those of several engines on its page that have work and do not move, by number."""
     read: Signals | None = None

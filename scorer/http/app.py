@@ -7,23 +7,26 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from flask import Flask, Response, render_template, request
+from flask import Flask, Response, request
 
 from scorer.core.snapshot import Snapshot
 from scorer.core.vocabulary import Verb
+from scorer.http.compression import compressed
 from scorer.http.counted import note_route
 from scorer.http.explanation import explained_target
+from scorer.http.order_pages import OrderPages
 from scorer.http.orders import read_order, refusal
-from scorer.http.page import Page, status_page
+from scorer.http.page import status_page
 from scorer.http.ports import Ports
 from scorer.http.problems import Problem, wrong_method
 from scorer.http.queries import check_format, refresh_seconds, shown_decisions
+from scorer.http.rendering import html
 from scorer.http.responses import add_errors, csv_file, failure, json_response, plain, success
 from scorer.http.sd import groups
 from scorer.http.selection import Selection, find, holders, select
 from scorer.http.sorting import check_sort, sorted_selection
 from scorer.http.status import add_status_routes
-from scorer.http.target_page import TargetPage, target_page
+from scorer.http.target_page import target_page
 from scorer.http.views import (
     cooldown_data,
     decision_data,
@@ -33,15 +36,6 @@ from scorer.http.views import (
 )
 from scorer.output_stats import Output
 
-PAGE_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; img-src 'self'; "
-        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
 VERBS = frozenset(str(verb) for verb in Verb)
 
 
@@ -52,7 +46,9 @@ def create_flask(ports: Ports) -> Flask:
     app.url_map.merge_slashes = False
     routes = _Routes(ports)
     app.add_url_rule("/", view_func=routes.status)
-    app.add_url_rule("/targets/<path:target>", view_func=routes.target_status)
+    app.add_url_rule(
+        "/targets/<path:target>", view_func=routes.target_status, methods=["GET", "POST"]
+    )
     app.add_url_rule("/metrics", view_func=routes.metrics)
     app.add_url_rule("/api/v1/targets", view_func=routes.targets)
     app.add_url_rule("/api/v1/targets/<path:target>", view_func=routes.target)
@@ -64,10 +60,11 @@ def create_flask(ports: Ports) -> Flask:
     app.add_url_rule("/api/v1/pools", view_func=routes.pools)
     app.add_url_rule("/api/v1/decisions", view_func=routes.decisions)
     app.add_url_rule("/api/v1/sd/<pool>", view_func=routes.sd)
-    add_status_routes(app, ports.document, success)
+    add_status_routes(app, ports, success)
     app.add_url_rule("/v3/discovery:endpoints", view_func=routes.envoy_eds, methods=["POST"])
     add_errors(app)
     app.after_request(note_route)
+    app.after_request(compressed)
     return app
 
 
@@ -76,13 +73,11 @@ class _Routes:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
+        self._orders = OrderPages(ports)
 
     def metrics(self) -> Response:
-        headers, body = self._ports.exposition(
-            request.headers.get("Accept", ""),
-            request.headers.get("Accept-Encoding", ""),
-            request.args.getlist("name[]"),
-        )
+        accept, names = request.headers.get("Accept", ""), request.args.getlist("name[]")
+        headers, body = self._ports.exposition(accept, names)
         return Response(body, headers=list(headers))
 
     def targets(self) -> Response:
@@ -101,6 +96,10 @@ class _Routes:
         return success(explained_target(view, self._ports))
 
     def target_status(self, target: str) -> Response:
+        if request.method == "POST":
+            return self._orders.take(target)
+        if "order" in request.args:
+            return self._orders.ask(target)
         as_json = request.args.get("format") == "json"
         view = find(self._ports.snapshot(), target, request.args.get("pool", ""))
         if isinstance(view, Problem):
@@ -111,7 +110,8 @@ class _Routes:
         refresh = refresh_seconds(asked)
         if isinstance(refresh, Problem):
             return plain(refresh)
-        return self._page("target.html", target_page(view, asked, self._ports), refresh)
+        page = target_page(view, asked, self._ports)
+        return html("target.html", page, self._ports.version, refresh)
 
     def order(self, target: str, verb: Verb) -> Response:
         """Carry out an order in every pool that has the target, or in the one of ``pool``."""
@@ -188,20 +188,15 @@ class _Routes:
         if isinstance(refresh, Problem):
             return plain(refresh)
         page = status_page(snapshot, selection, sort, asked, self._ports)
-        return self._page("status.html", page, refresh)
-
-    def _page(self, template: str, page: Page | TargetPage, refresh: int) -> Response:
-        html = render_template(template, page=page, refresh=refresh, version=self._ports.version)
-        return Response(html.encode("utf-8", "replace"), headers=PAGE_HEADERS)
+        return html("status.html", page, self._ports.version, refresh)
 
     def _select(self, snapshot: Snapshot, search: str = "") -> Selection | Problem:
         pool, state = request.args.get("pool", ""), request.args.get("state", "")
         return select(snapshot, pool, state, search)
 
     def _pools(self, selection: Selection) -> list[dict[str, Any]]:
-        inflight, clocks = self._ports.inflight, self._ports.clocks
         return [
-            pool_data(pool, clocks)
-            | {"targets": [target_data(view, inflight, clocks) for view in targets]}
+            pool_data(pool, self._ports.clocks)
+            | {"targets": [target_data(view, self._ports) for view in targets]}
             for pool, targets in selection.pools
         ]

@@ -19,7 +19,7 @@ LAST_DECISIONS = 20
 def explained_target(view: TargetView, ports: Ports) -> Data:
     """Return one target as ``/api/v1/targets/<target>`` shows it."""
     clocks = ports.clocks
-    return target_data(view, ports.inflight, clocks) | {
+    return target_data(view, ports) | {
         "explanation": explanation_data(explain(view, clocks.monotonic()), clocks),
         "transitions": [transition_data(change, clocks) for change in view.transitions],
         "decisions": [decision_data(each, clocks) for each in last_decisions(view, ports)],

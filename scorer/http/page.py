@@ -15,12 +15,14 @@ from scorer.core.vocabulary import SignalName, State
 from scorer.http import words
 from scorer.http.holds import Hold, holds
 from scorer.http.ports import Ports
-from scorer.http.selection import Selection
+from scorer.http.selection import UNHEALTHY, Selection
 from scorer.http.sorting import KEYS, next_sort, sorted_selection
 from scorer.http.sparkline import Sparkline, sparkline
 
 VISIBLE = 0.05
 """Points below which a loss is not shown."""
+VISIBLE_WEIGHT = 0.005
+"""Difference of a weight from the score below which it is not shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,11 @@ class LastScrape:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One target."""
+    """One target.
+
+    ``share`` is its weight and warm-up where they say more than the score, ``rate`` that of its
+    picks, ``cooling`` the time in ``cooldowns``, empty without any.
+    """
 
     view: TargetView
     engine: str
@@ -73,6 +79,10 @@ class Row:
     errors: Cell
     scrape: LastScrape | None
     picks: str
+    rate: str
+    cooldowns: str
+    cooling: str
+    share: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +198,11 @@ def state_links(selection: Selection, chosen: Mapping[str, str]) -> tuple[Link, 
     """Return a filter a state that any target of the selected pools is in, and one for all."""
     counts = Counter(view.state for pool, _ in selection.pools for view in pool.targets)
     every = Link("all states", href({**chosen, "state": ""}), counts.total(), not chosen["state"])
+    bad, asked = counts.total() - counts[State.HEALTHY], chosen["state"] == UNHEALTHY
+    unhealthy = Link(UNHEALTHY, href({**chosen, "state": UNHEALTHY}), bad, asked)
     return (
         every,
+        *([unhealthy] if bad or asked else []),
         *(
             Link(
                 state, href({**chosen, "state": state}), counts[state], state == chosen["state"],
@@ -232,7 +245,21 @@ def row(view: TargetView, ports: Ports) -> Row:
         errors=signal_cell(signals[SignalName.ERRORS], words.percent),
         scrape=last_scrape(view.last_scrape, clocks),
         picks=words.count(ports.inflight.count(view.pool, view.target)),
+        rate=words.rate(ports.rates.rate(view.pool, view.target)),
+        cooldowns=words.count(view.cooldown.count),
+        cooling=words.span(view.cooldown.spent) if view.cooldown.count else "",
+        share=share(view),
     )
+
+
+def share(view: TargetView) -> str:
+    """Return the weight where it is not what the score says, and how far the ramp has come."""
+    said = []
+    if view.score is not None and abs(view.weight - view.score / 100) >= VISIBLE_WEIGHT:
+        said.append(f"weight {view.weight:.2f}")
+    if view.warmup_ratio < 1.0:
+        said.append(f"warm-up {words.percent(view.warmup_ratio)}")
+    return ", ".join(said)
 
 
 def score_bar(view: TargetView) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:

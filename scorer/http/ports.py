@@ -5,6 +5,7 @@ scheduler, the cycle or the exporters, so the interface renders what it is hande
 knows no more.
 """
 
+import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ from scorer.inflight import InFlight
 from scorer.operators import Operators
 from scorer.output_stats import OutputStats
 from scorer.pick_stats import PickStats
+from scorer.rates import PickRates
 from scorer.registry import Registry
 from scorer.trends import Trends
 
@@ -28,9 +30,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-Exposition = Callable[[str, str, Sequence[str]], tuple[Sequence[tuple[str, str]], bytes]]
-"""``(accept, accept_encoding, names) -> (headers, body)`` of ``/metrics``; ``names``
-are the values of ``name[]``, empty for all metrics. May be called from several threads."""
+Exposition = Callable[[str, Sequence[str]], tuple[Sequence[tuple[str, str]], bytes]]
+"""``(accept, names) -> (headers, body)`` of ``/metrics``; ``names`` are the values of
+``name[]``, empty for all metrics. May be called from several threads."""
 
 
 class Dice(Protocol):
@@ -103,3 +105,4 @@ class Ports:
     reload: Callable[[], bool] | None = None
     document: Callable[[], dict[str, Any]] = dict
     trends: Trends = field(default_factory=Trends)
+    rates: PickRates = field(default_factory=lambda: PickRates(InFlight().count, time.monotonic))

@@ -26,22 +26,32 @@ def select(snapshot: Snapshot, pool: str, state: str, search: str = "") -> Selec
         known = ", ".join(snapshot.pools)
         return Problem(404, "not_found", f'pool: must be one of {known}, got "{pool}"')
     if state and state not in STATES:
-        return Problem(400, "bad_data", f'state: must be one of {", ".join(State)}, got "{state}"')
+        known = ", ".join((*State, UNHEALTHY))
+        return Problem(400, "bad_data", f'state: must be one of {known}, got "{state}"')
     pools = [snapshot.pools[pool]] if pool else snapshot.pools.values()
     wanted = search.strip().casefold()
     chosen = tuple((view, _chosen(view, state, wanted)) for view in pools)
     return Selection(pool, state, chosen, search.strip())
 
 
-STATES = frozenset(str(state) for state in State)
+UNHEALTHY = "unhealthy"
+"""Asks for every state but healthy."""
+STATES = frozenset((*map(str, State), UNHEALTHY))
 
 
 def _chosen(pool: PoolView, state: str, search: str) -> tuple[TargetView, ...]:
     return tuple(
         view
         for view in pool.targets
-        if (not state or view.state == state) and (not search or search in searched(view))
+        if has_state(view, state) and (not search or search in searched(view))
     )
+
+
+def has_state(view: TargetView, asked: str) -> bool:
+    """Return whether a target is in the state that was asked for; "" asks for any."""
+    if asked == UNHEALTHY:
+        return view.state is not State.HEALTHY
+    return not asked or view.state == asked
 
 
 def searched(view: TargetView) -> str:

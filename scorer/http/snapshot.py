@@ -1,7 +1,7 @@
 """``GET /api/v1/snapshot``: the snapshot for local pickers, with ETag and long poll.
 
 Waits on the event loop, where a waiting client costs a future, and renders in a thread,
-once per version however many ask for it. Whoever has seen version N of this process and
+once per version and coding however many ask for it. Whoever has seen version N of this process and
 asks with ``since=N&wait=5s`` is answered when there is another one, or when the time is
 over. Beyond a number of waiting clients nobody waits: the answer comes at once.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
+from scorer.codings import SMALLEST, accepts_gzip, packed
 from scorer.core.snapshot import Snapshot
 from scorer.durations import parse_duration
 from scorer.http.answers import JSON_TYPE
@@ -44,6 +45,7 @@ class SnapshotEndpoint:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: set[asyncio.Future[None]] = set()
         self._rendered: tuple[int, asyncio.Future[bytes]] | None = None
+        self._packed: tuple[int, asyncio.Future[bytes]] | None = None
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -56,13 +58,20 @@ class SnapshotEndpoint:
         snapshot = self._ports.snapshot()
         self._ports.outputs.answered(Output.SNAPSHOT)
         etag = f'"{self._instance}-{snapshot.version}"'.encode()
-        headers = [(b"etag", etag), (b"cache-control", b"no-cache")]
-        if etag in _tags(scope["headers"]):
-            await send({"type": "http.response.start", "status": 304, "headers": headers})
-            await send({"type": "http.response.body", "body": b""})
-            return
+        packed_etag = etag[:-1] + b'-gzip"'
+        headers = [(b"cache-control", b"no-cache"), (b"vary", b"Accept-Encoding")]
+        given = _tags(scope["headers"])
+        for tag in (etag, packed_etag):
+            if tag in given:
+                headers.append((b"etag", tag))
+                await send({"type": "http.response.start", "status": 304, "headers": headers})
+                await send({"type": "http.response.body", "body": b""})
+                return
         body = await self._body(snapshot)
-        await send_whole(scope, send, 200, [*headers, JSON_TYPE], body)
+        if len(body) >= SMALLEST and accepts_gzip(_accepted(scope["headers"])):
+            body, etag = await self._smaller(snapshot.version, body), packed_etag
+            headers.append((b"content-encoding", b"gzip"))
+        await send_whole(scope, send, 200, [*headers, (b"etag", etag), JSON_TYPE], body)
 
     async def _another(self, version: int, seconds: float) -> None:
         """Return when another version is published, when the time is over, or at once if full."""
@@ -98,6 +107,12 @@ class SnapshotEndpoint:
             self._rendered = snapshot.version, rendering
         return await asyncio.shield(self._rendered[1])
 
+    async def _smaller(self, version: int, body: bytes) -> bytes:
+        """Return the body of a version compressed; requests that come meanwhile share it."""
+        if self._packed is None or self._packed[0] != version:
+            self._packed = version, asyncio.ensure_future(asyncio.to_thread(packed, body))
+        return await asyncio.shield(self._packed[1])
+
     def _render(self, snapshot: Snapshot) -> bytes:
         ports = self._ports
         data = snapshot_data(snapshot, self._instance, ports.inflight, ports.clocks)
@@ -131,3 +146,9 @@ def _tags(headers: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
         if name == b"if-none-match"
         for tag in value.split(b",")
     }
+
+
+def _accepted(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """Return the codings that a client accepts."""
+    values = [value for name, value in headers if name == b"accept-encoding"]
+    return b",".join(values).decode("latin-1")

@@ -31,9 +31,11 @@ KEYS: Mapping[str, Callable[[TargetView, InFlight], Value]] = {
     "ttft": _signal(SignalName.TTFT),
     "errors": _signal(SignalName.ERRORS),
     "picks": lambda view, inflight: inflight.count(view.pool, view.target),
+    "cooldowns": lambda view, _: view.cooldown.spent,
     "scrape": lambda view, _: None if view.last_scrape is None else -view.last_scrape.at,
 }
-"""What can be sorted by: ``state`` in the order of the states, ``scrape`` by its age."""
+"""What can be sorted by: ``state`` in the order of the states, ``cooldowns`` by the time spent in
+them, ``scrape`` by its age."""
 UP_FIRST = frozenset({"target", "score"})
 """Those of which the smallest is looked for first."""
 

@@ -13,11 +13,12 @@ from scorer.http.views import Data
 
 COLUMNS = (
     "pool", "target", "url", "engine", "engine_version", "state", "state_since", "state_reason",
-    "eligible", "weight", "score", "raw_score",
+    "eligible", "weight", "warmup_ratio", "score", "raw_score",
     *(f"points_lost.{cause}" for cause in Cause),
     *(f"signals.{name}.value" for name in SignalName),
     *(f"signals.{name}.unavailable" for name in SignalName),
-    "running", "in_flight", "picks", "restarts", "cooldown_until",
+    "running", "in_flight", "picks", "picks_per_second", "restarts",
+    "cooldowns", "cooldown_seconds", "cooldown_until",
     "drain.since", "drain.until", "drain.note",
     "last_scrape.ok", "last_scrape.age", "last_scrape.duration", "last_scrape.reason",
 )  # fmt: skip

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 from scorer.clocks import Clocks
 from scorer.core.explain import Explanation, SignalRow, explain
 from scorer.core.snapshot import TargetView
-from scorer.core.vocabulary import Cause, State
+from scorer.core.vocabulary import Cause, State, Verb
 from scorer.decisions import Decision
 from scorer.http import words
 from scorer.http.explanation import error_data, last_decisions
@@ -20,6 +20,11 @@ from scorer.http.views import decision_data, transition_data
 
 PICKED, FAILED = State.HEALTHY, State.UNREACHABLE
 """States whose colours a pick of the target and an error of it are marked with."""
+SAID = {
+    Verb.DRAIN: " --duration 10m --reason 'why'",
+    Verb.COOLDOWN: " --duration 1m --reason 'why'",
+}
+"""What the command of an order may say besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +66,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What an order does, and the command that gives it."""
+    """What an order does, the command that gives it, and the page that asks for it.
 
+    ``href`` is empty where orders are given from the command line only.
+    """
+
+    title: str
     text: str
     command: str
+    href: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +104,12 @@ def target_page(view: TargetView, refresh: str, ports: Ports) -> TargetPage:
     chosen = {"pool": view.pool, "refresh": refresh}
     return TargetPage(
         time=clocks.rfc3339(now),
-        root="../" * (1 + view.target.count("/")),
+        root=way_up(view.target),
         row=row(view, ports),
         goal=goal(explanation),
         losses=losses(explanation, clocks),
         gains=tuple(gains(explanation)),
-        orders=orders(view, now),
+        orders=orders(view, now, on_page=ports.operators.trust.wants_token),
         transitions=tuple(
             _event(each.at, each.after, change_story(transition_data(each, clocks)), clocks)
             for each in reversed(view.transitions)
@@ -109,16 +119,22 @@ def target_page(view: TargetView, refresh: str, ports: Ports) -> TargetPage:
             _event(each.at, FAILED, error_story(error_data(each, clocks)), clocks)
             for each in reversed(view.last_errors)
         ),
-        json_href=href(view, chosen | {"refresh": "", "format": "json"}),
-        still_href=href(view, chosen | {"refresh": "0"}),
-        live_href=href(view, chosen | {"refresh": ""}),
+        json_href=address(view.target, chosen | {"refresh": "", "format": "json"}),
+        still_href=address(view.target, chosen | {"refresh": "0"}),
+        live_href=address(view.target, chosen | {"refresh": ""}),
     )
 
 
-def href(view: TargetView, query: Mapping[str, str]) -> str:
+def address(target: str, query: Mapping[str, str]) -> str:
     """Return the address of the page from itself, with the parameters that are not empty."""
-    name = quote(view.target.rsplit("/", 1)[-1], safe="")
-    return f"./{name}?" + urlencode({key: value for key, value in query.items() if value})
+    name = quote(target.rsplit("/", 1)[-1], safe="")
+    given = urlencode({key: value for key, value in query.items() if value})
+    return f"./{name}?{given}" if given else f"./{name}"
+
+
+def way_up(target: str) -> str:
+    """Return the way from the page to that of all targets."""
+    return "../" * (1 + target.count("/"))
 
 
 def goal(explanation: Explanation) -> str:
@@ -172,23 +188,28 @@ def gains(explanation: Explanation) -> list[Gain]:
     ]
 
 
-def orders(view: TargetView, now: float) -> tuple[Command, ...]:
-    """Return the commands that change what picks do with the target as it is at ``now``."""
-    named = f"--pool {shlex.quote(view.pool)} {shlex.quote(view.target)}"
+def orders(view: TargetView, now: float, *, on_page: bool) -> tuple[Command, ...]:
+    """Return the orders that make sense for the target as it is at ``now``.
+
+    ``on_page`` says whether a page takes them, besides the command line.
+    """
     drained = view.drain is not None and view.drain.active(now)
-    found = [
-        Command(
-            "change the drain" if drained else "take it out of all picks",
-            f"scorer drain --duration 10m --reason 'why' {named}",
-        )
-    ]
+    texts = {Verb.DRAIN: "change the drain" if drained else "take it out of all picks"}
     if drained:
-        found.append(Command("take the drain back", f"scorer undrain {named}"))
-    cooldown = f"scorer cooldown --duration 1m --reason 'why' {named}"
-    found.append(Command("keep long prompts away", cooldown))
+        texts[Verb.UNDRAIN] = "take the drain back"
+    texts[Verb.COOLDOWN] = "keep long prompts away"
     if view.cooldown.active:
-        found.append(Command("end the cooldown", f"scorer end-cooldown {named}"))
-    return tuple(found)
+        texts[Verb.END_COOLDOWN] = "end the cooldown"
+    return tuple(
+        Command(
+            words.ORDERS[verb],
+            text,
+            f"scorer {verb}{SAID.get(verb, '')}"
+            f" --pool {shlex.quote(view.pool)} {shlex.quote(view.target)}",
+            address(view.target, {"pool": view.pool, "order": verb}) if on_page else "",
+        )
+        for verb, text in texts.items()
+    )
 
 
 def _pick(decision: Decision, target: str, clocks: Clocks) -> Event:

@@ -15,7 +15,7 @@ from scorer.core.pick import PROBE
 from scorer.core.snapshot import PoolView, ScrapeView, SignalView, TargetView, Transition
 from scorer.core.vocabulary import State, Verb
 from scorer.decisions import Decision
-from scorer.inflight import InFlight
+from scorer.http.ports import Ports
 
 Data = dict[str, Any]
 DIGITS = 4
@@ -26,9 +26,10 @@ def number(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else round(value, DIGITS)
 
 
-def target_data(view: TargetView, inflight: InFlight, clocks: Clocks) -> Data:
+def target_data(view: TargetView, ports: Ports) -> Data:
     """Return one target as ``/api/v1/targets`` shows it."""
-    load = inflight.reading(view.pool, view.target, clocks.monotonic())
+    clocks = ports.clocks
+    load = ports.inflight.reading(view.pool, view.target, clocks.monotonic())
     return {
         "target": view.target,
         "pool": view.pool,
@@ -53,8 +54,11 @@ def target_data(view: TargetView, inflight: InFlight, clocks: Clocks) -> Data:
         "in_flight": load.in_flight,
         "expected_wait": number(load.wait),
         "picks": load.picks,
+        "picks_per_second": number(ports.rates.rate(view.pool, view.target)),
         "probes": load.probes,
         "restarts": view.restarts,
+        "cooldowns": view.cooldown.count,
+        "cooldown_seconds": number(view.cooldown.spent),
         "cooldown_until": moment(view.cooldown.until if view.cooldown.active else None, clocks),
         "drain": drain_data(view.drain, clocks),
         "last_scrape": scrape_data(view.last_scrape, clocks),

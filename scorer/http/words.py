@@ -31,6 +31,20 @@ REASONS = {
 }
 ENDS = {Verb.DRAIN: "drained until", Verb.COOLDOWN: "in cooldown until"}
 """What ends at the time that the answer to an order names; the other orders leave no end."""
+ORDERS = {
+    Verb.DRAIN: "Drain",
+    Verb.UNDRAIN: "Undrain",
+    Verb.COOLDOWN: "Cooldown",
+    Verb.END_COOLDOWN: "End cooldown",
+}
+ORDER_TEXTS = {
+    Verb.DRAIN: "No pick returns it, neither in panic nor as a probe. Requests under way finish.",
+    Verb.UNDRAIN: "It may be picked again, unless discovery says that it is going away.",
+    Verb.COOLDOWN: "Long prompts go elsewhere, and its weight is halved. It costs no points.",
+    Verb.END_COOLDOWN: "Ends every cooldown of it, and the points that saturation still costs.",
+}
+UNSAID = {Verb.DRAIN: "empty: until it is taken back", Verb.COOLDOWN: "empty: 30s"}
+"""What an order does whose duration is not said."""
 CAUSES = {
     Cause.TTFT: "TTFT",
     Cause.ERRORS: "errors",
@@ -78,6 +92,7 @@ COLUMNS = {
     "ttft": "TTFT",
     "errors": "Errors",
     "picks": "Picks",
+    "cooldowns": "Cooldowns",
     "scrape": "Last scrape",
 }
 PICK_REASONS = {
@@ -126,6 +141,15 @@ def count(value: float) -> str:
     if value >= MILLION:
         return f"{value / MILLION:.2f} M"
     return f"{value:,.0f}".replace(",", "\u202f")
+
+
+def rate(per_second: float | None) -> str:
+    """Return a rate with two digits to look at, a dash when it is not known."""
+    if per_second is None:
+        return "–"
+    if per_second >= 10:
+        return f"{count(per_second)}/s"
+    return f"{per_second:.1f}/s" if per_second >= 0.95 or not per_second else f"{per_second:.2g}/s"
 
 
 def left(seconds: float) -> str:

@@ -4,22 +4,19 @@ With ``SCORER_SCREENSHOTS`` set to a folder, what was seen is left there.
 """
 
 import math
-import os
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from werkzeug.serving import WSGIRequestHandler, make_server
 
+from scorer.core.cooldown import CooldownReason
 from scorer.core.overrides import Override
 from scorer.core.snapshot import CooldownView, SignalView
 from scorer.core.vocabulary import Gap, Reason, SignalName, State
-from scorer.http.app import create_flask
+from scorer.http.ports import Ports
+from scorer.rates import PickRates
 from scorer.trends import SLOT, SLOTS, Trends
-from tests.browser.chromium import Browser, chromium
 from tests.http.builders import (
     NOW,
     SIGNALS,
@@ -41,19 +38,51 @@ def everything():
     """Return a pool with a target of each state, and long names and notes."""
     missing = SIGNALS | {SignalName.QUEUE: SignalView(None, unavailable=Gap.FAMILY_ABSENT)}
     drain = Override(NOW - 60.0, NOW + 540.0, NOTE)
-    cooldown = CooldownView(active=True, began_at=NOW - 2.0, until=NOW + 4.0, note="a slow disk")
+    full = CooldownReason.ENGINE_SATURATED
+    cooldown = CooldownView(
+        active=True, began_at=NOW - 2.0, until=NOW + 4.0, note="a slow disk",
+        entered={full: 12_345}, seconds={full: 40_000.0},
+    )  # fmt: skip
     lost = losses(ttft=10.5, errors=3.0, queue=12.5, warmup=50.0)
     return pool(
         target("10.0.0.1:8000"),
         target(LONG, state=State.DRAINING, state_reason=Reason.MANUAL, drain=drain, eligible=False),
-        target("10.0.0.3:8000", state=State.COOLDOWN, cooldown=cooldown),
-        target("10.0.0.4:8000", state=State.WARMUP, score=24.0, points_lost=lost, signals=missing),
+        target("10.0.0.3:8000", state=State.COOLDOWN, cooldown=cooldown, weight=0.44),
+        target(
+            "10.0.0.4:8000",
+            state=State.WARMUP,
+            score=24.0,
+            points_lost=lost,
+            signals=missing,
+            weight=0.24,
+            warmup_ratio=0.32,
+        ),
         target("10.0.0.5:8000", state=State.DRAINING, drain=replace(drain, until=math.inf)),
         unreachable(detail="x" * 300),
         unscored(),
         models=("llama-3.1-8b", "a-model-with-a-name-that-nobody-can-remember" * 4),
         panic=True,
     )
+
+
+def busy(*pools):
+    """Return rates of targets, each with ten times those of the one before."""
+    now = [0.0]
+    rank = {view.target: index for each in pools for index, view in enumerate(each.targets)}
+    rates = PickRates(
+        lambda _, name: int(now[0] * 10 ** (rank[name] % 5 - 1)), lambda: now[0]
+    )  # fmt: skip
+    rates.see(snapshot(*pools))
+    now[0] = 50.0
+    return rates
+
+
+def document():
+    """Return a configuration with a line that is longer than any screen."""
+    targets = [f"10.0.0.{number}:8000" for number in range(40)]
+    labels = {"note": NOTE, "html": "<script>alert(1)</script>"}
+    pool = {"name": "chat", "static_configs": [{"targets": targets, "labels": labels}]}
+    return {"global": {"scrape_interval": "1s"}, "pools": [pool]}
 
 
 def many():
@@ -87,39 +116,11 @@ def lived(*pools):
     return trends
 
 
-class Quiet(WSGIRequestHandler):
-    def log(self, *_):
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
-def site() -> Iterator[str]:
+def site(serve: Callable[[Ports], str]) -> str:
     """Return the address of the pages."""
     pools = everything(), many()
-    app = create_flask(ports(*pools, trends=lived(*pools)))
-    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Return a browser, the same for all tests."""
-    with chromium(tmp_path_factory.mktemp("profile")) as running:
-        yield running
-
-
-@pytest.fixture
-def keep(browser: Browser, request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leave a picture of what the test saw last, where pictures are wanted."""
-    yield
-    if folder := os.environ.get("SCORER_SCREENSHOTS"):
-        name = "".join(c if c.isalnum() else "-" for c in request.node.name.removeprefix("test_"))
-        browser.save(Path(folder) / f"{name}.png")
+    return serve(ports(*pools, trends=lived(*pools), rates=busy(*pools), document=document))
 
 
 pytestmark = [pytest.mark.system, pytest.mark.usefixtures("keep")]
@@ -129,6 +130,7 @@ PAGES = {
     "live": "/?pool=chat&search=10.0.0",
     "many": "/?pool=many&sort=score",
     "one": f"/targets/{LONG}",
+    "config": "/config",
 }
 
 
@@ -142,7 +144,7 @@ def test_nothing_to_complain_about(browser, site, path, dark):
     assert background == ("rgb(21, 23, 26)" if dark else "rgb(247, 247, 245)")
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1141, 1440])
+@pytest.mark.parametrize("width", [320, 390, 768, 1181, 1440])
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
 def test_body_does_not_scroll_sideways(browser, site, path, width):
     """Long names, notes and errors wrap, on a telephone too."""
@@ -151,6 +153,16 @@ def test_body_does_not_scroll_sideways(browser, site, path, width):
     assert browser.run(f"{page}.clientWidth") > width - 20
     assert browser.run(f"{page}.scrollWidth - {page}.clientWidth") == 0
     assert browser.complaints == []
+
+
+@pytest.mark.parametrize("width", [1181, 1360, 1361, 1440])
+def test_cells_of_the_table_keep_to_themselves(browser, site, width):
+    """No text of a column runs into the next; the line gives way where there is little room."""
+    browser.open(site + PAGES["all"], width=width)
+    wide = "[...document.querySelectorAll('tbody th, tbody td')]"
+    assert browser.run(f"{wide}.filter(cell => cell.scrollWidth > cell.clientWidth).length") == 0
+    shown = browser.run("document.querySelector('td.trend').checkVisibility()")
+    assert shown is (width > 1360)
 
 
 def test_complaints_are_heard(browser, site):

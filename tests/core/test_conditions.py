@@ -232,8 +232,12 @@ def test_idle_engine_that_swallows_requests_is_stuck() -> None:
     tell(health, OutcomeClass.SUCCESS, 3.0)
     silent = Outstanding(lost_in_row=3)
     assert judge(health, 7.0, silent).condition is None
-    judge(health, 8.0, silent)
+    assert not judge(health, 7.0, silent).frozen
+    judgement = judge(health, 8.0, silent)
     assert (health.state, health.reason, health.score) == (State.DEGRADED, Reason.STUCK, 20.0)
+    assert target_view(judgement, 8.0).frozen
+    tell(health, OutcomeClass.SUCCESS, 9.0)
+    assert not judge(health, 9.0, silent).frozen
 
 
 def test_hung_engine_does_not_recover_by_silence() -> None:

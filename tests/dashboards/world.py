@@ -236,7 +236,7 @@ class World:
             if second % PAGE_EVERY == 0 and second >= PAGE_EVERY:
                 for replica in self.replicas:
                     replica.visitors()
-                    body = replica.render("", "", ())[1]
+                    body = replica.render("", ())[1]
                     yield replica.instance, float(START + second), body.decode()
 
     def _events(self, second: int) -> None:

@@ -18,7 +18,7 @@ def samples(stats, name):
         lambda: published, InFlight(), PickStats(), DaemonStats(), "1",
         clocks=frozen_clocks(), feedback=stats,
     )  # fmt: skip
-    _, body = build_exposition(inputs)("", "", [name])
+    _, body = build_exposition(inputs)("", [name])
     families = text_string_to_metric_families(body.decode())
     return {
         tuple(sorted(sample.labels.items())): sample.value

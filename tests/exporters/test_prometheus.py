@@ -1,7 +1,6 @@
 """``/metrics``: what the page says of a snapshot."""
 
 import dataclasses
-import gzip
 import math
 import platform
 import re
@@ -14,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from exporters.catalogue import METRICS, Type
-from exporters.prometheus import Inputs, accepts_gzip, build_exposition
+from exporters.prometheus import Inputs, build_exposition
 from scorer.core.snapshot import SignalView
 from scorer.core.vocabulary import Gap, ScrapeFailure, SignalName, State
 from scorer.daemon_stats import DaemonStats
@@ -78,9 +77,9 @@ def inputs(*pools, **changes):
     return Inputs(**(fields | changes))
 
 
-def render(*pools, accept="", encoding="", names=(), **changes):
+def render(*pools, accept="", names=(), **changes):
     """Return headers and body of the page."""
-    headers, body = build_exposition(inputs(*pools, **changes))(accept, encoding, names)
+    headers, body = build_exposition(inputs(*pools, **changes))(accept, names)
     return dict(headers), body
 
 
@@ -313,31 +312,6 @@ def test_model_names_are_bounded():
     assert info(model_names=("x" * 129,))["model_name"] == "x" * 127 + "…"
     hostile = info(model_names=tuple(f"{n}" * 60_000 for n in range(10_000)))
     assert len(hostile["model_name"]) <= 8 * 129 + 1
-
-
-def test_gzip():
-    """A client that accepts gzip gets the same page compressed."""
-    headers, body = render(pool(target()), encoding="deflate, gzip")
-    assert headers["Content-Encoding"] == "gzip"
-    assert ours(gzip.decompress(body)) == ours(render(pool(target()))[1])
-
-
-@pytest.mark.parametrize(
-    ("header", "accepted"),
-    [
-        ("", False),
-        ("gzip", True),
-        ("GZip;q=0.5", True),
-        ("deflate, gzip;q=1.0, *;q=0.5", True),
-        ("gzip;q=0", False),
-        ("gzip; q=0.000", False),
-        ("identity", False),
-        ("xgzip", False),
-    ],
-)
-def test_accept_encoding(header, accepted):
-    """Gzip is used for those who name it and do not rule it out."""
-    assert accepts_gzip(header) is accepted
 
 
 def test_names_restrict_the_page():

@@ -1,10 +1,12 @@
-"""``/-/reload`` and ``/api/v1/status/…``."""
+"""``/-/reload``, ``/config`` and ``/api/v1/status/…``."""
 
 import asyncio
+import re
 import threading
 
 import pytest
 import yaml
+from markupsafe import escape
 
 from scorer import __version__
 from scorer.config import parse_config
@@ -103,6 +105,19 @@ def test_config_is_shown_without_secrets():
     assert pool["http_sd_configs"][0]["authorization"] == {"credentials_file": "t"}
     assert pool["static_configs"][0]["labels"] == {"api_key": "<secret>", "zone": "a"}
     assert yaml.safe_load(data["yaml"])["feedback"] == {"token_file": "secret.txt"}
+
+
+def test_config_is_a_page_too():
+    """The same text, as text whatever is in it; the status page leads there."""
+    given = ports(chat(1), document=lambda: parse_config(CONFIG).document)
+    client = create_flask(given).test_client()
+    told = client.get("/api/v1/status/config").get_json()["data"]["yaml"]
+    page = client.get("/config")
+    assert page.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert re.search('<pre class="config" tabindex="0">(.*)</pre>', page.text, re.DOTALL)[1] == (
+        str(escape(told))
+    )
+    assert 'href="config"' in client.get("/").text
 
 
 @pytest.mark.parametrize(

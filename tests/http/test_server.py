@@ -7,13 +7,10 @@ from http.client import HTTPConnection
 
 import pytest
 import requests
-import uvicorn
 
-from scorer.http.app import create_flask
-from scorer.http.asgi import WORKERS, build_asgi
-from scorer.http.pick import PickEndpoint
-from scorer.http.protocol import connections_for
+from scorer.http.asgi import WORKERS
 from tests.http.builders import chat, ports
+from tests.http.serving import serving
 
 pytestmark = pytest.mark.system
 
@@ -21,24 +18,9 @@ PAGE = b"x" * 8_000_000
 """More than the kernel buffers for a connection that is not read."""
 
 
-@contextlib.contextmanager
 def served(**changes):
     """Serve the interface on a free port of loopback and yield the port."""
-    given = ports(chat(3), **changes)
-    endpoint = PickEndpoint(given)
-    config = uvicorn.Config(
-        build_asgi(given, create_flask(given), endpoint), http=connections_for(endpoint),
-        ws="none", lifespan="off", log_config=None, access_log=False,
-    )  # fmt: skip
-    server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        thread = threading.Thread(target=server.run, args=([sock],))
-        thread.start()
-        try:
-            yield sock.getsockname()[1]
-        finally:
-            server.force_exit = server.should_exit = True
-            thread.join()
+    return serving(ports(chat(3), **changes))
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,20 @@ import shlex
 import pytest
 
 from scorer.cli import main
+from scorer.core.cooldown import CooldownReason
 from scorer.core.overrides import Override
 from scorer.core.snapshot import CooldownView, ScrapeView, SignalView
 from scorer.core.vocabulary import Gap, Reason, SignalName, State, Verb
 from scorer.http import words
 from scorer.http.app import create_flask
+from scorer.http.page import share
 from scorer.http.sorting import KEYS, next_sort
 from scorer.http.table import COLUMNS
 from scorer.inflight import InFlight
+from scorer.rates import PickRates
 from tests.http.builders import NOW, SIGNALS, pool, ports, target, unreachable, unscored
 
+FULL = CooldownReason.ENGINE_SATURATED
 UNKNOWN = SIGNALS | {SignalName.QUEUE: SignalView(None, unavailable=Gap.FAMILY_ABSENT)}
 CHAT = pool(
     target("b:1", score=90.0),
@@ -76,6 +80,71 @@ def test_order_by_picks():
     inflight.opened("chat", "d:1")
     text = create_flask(ports(CHAT, inflight=inflight)).test_client().get("/?sort=-picks").text
     assert re.findall(r'<a href="targets/(\w)', text) == ["c", "d", "b", "a"]
+
+
+def test_order_by_cooldowns():
+    """The one that spent most time in them comes first, however many there were."""
+    views = [
+        target(name, cooldown=CooldownView(entered={FULL: count}, seconds={FULL: seconds}))
+        for name, count, seconds in (("a:1", 9, 5.0), ("b:1", 1, 3600.0), ("c:1", 0, 0.0))
+    ]
+    text = html("/?sort=-cooldowns", pool(*views))
+    assert "".join(re.findall(r'<a href="targets/(\w)', text)) == "bac"
+    cells = re.findall(r'data-label="Cooldowns">(.*?)</td>', text)
+    assert [re.sub(r"<[^>]*>", " ", each).split() for each in cells] == [
+        ["1", "1", "h", "0", "min"], ["9", "5", "s"], ["0"],
+    ]  # fmt: skip
+
+
+def test_picks_have_a_rate():
+    """The total, and the rate of the last minute; a dash while that is not known."""
+    picks, now = [0], [0.0]
+    rates = PickRates(lambda *_: picks[0], lambda: now[0])
+    client = create_flask(ports(pool(target("a:1")), rates=rates)).test_client()
+    assert "<small>–</small>" in client.get("/").text
+    assert client.get("/api/v1/targets").json["data"][0]["picks_per_second"] is None
+    rates.see(ports(pool(target("a:1"))).snapshot())
+    picks[0], now[0] = 25, 10.0
+    assert "<small>2.5/s</small>" in client.get("/").text
+    assert client.get("/api/v1/targets").json["data"][0]["picks_per_second"] == 2.5
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [(None, "–"), (0.0, "0.0/s"), (0.016, "0.016/s"), (0.949, "0.95/s"), (0.96, "1.0/s"),
+     (9.96, "10.0/s"), (12.4, "12/s"), (1234.0, "1\u202f234/s")],
+)  # fmt: skip
+def test_rates_in_words(rate, said):
+    """Two digits that tell something."""
+    assert words.rate(rate) == said
+
+
+@pytest.mark.parametrize(
+    ("view", "said"),
+    [
+        (target("a:1"), ""),
+        (target("a:1", weight=0.44), "weight 0.44"),
+        (target("a:1", score=24.0, weight=0.24, warmup_ratio=0.24), "warm-up 24%"),
+        (target("a:1", weight=0.0, warmup_ratio=0.05), "weight 0.00, warm-up 5.0%"),
+        (unscored("a:1"), ""),
+    ],
+)
+def test_weight_is_shown_where_it_is_not_the_score(view, said):
+    """And how far the ramp has come while it is on."""
+    assert share(view) == said
+    assert (f"<small>{said}</small>" in html("/", pool(view))) is bool(said)
+
+
+def test_everything_that_is_not_healthy():
+    """One filter for the five states, with a link that counts them."""
+    shown = pool(target("a:1"), unreachable("b:1"), unscored("c:1"), target("d:1"))
+    text = html("/?state=unhealthy", shown)
+    assert re.findall(r'<a href="targets/(\w)', text) == ["b", "c"]
+    assert re.search(r'state=unhealthy" class="chip on"[^>]*>unhealthy <b>2</b>', text)
+    assert [each["target"] for each in lines("/?state=unhealthy&format=csv", shown)] == [
+        "b:1", "c:1",
+    ]  # fmt: skip
+    assert "unhealthy" not in html("/", pool(target("a:1")))
 
 
 def test_order_by_age():
@@ -175,11 +244,12 @@ def test_csv_columns_are_stable():
     """A change of these breaks somebody's script."""
     assert html("/?format=csv").partition("\n")[0] == (
         "pool,target,url,engine,engine_version,state,state_since,state_reason,eligible,weight,"
-        "score,raw_score,points_lost.ttft,points_lost.errors,points_lost.queue,"
+        "warmup_ratio,score,raw_score,points_lost.ttft,points_lost.errors,points_lost.queue,"
         "points_lost.kv_cache,points_lost.saturation,points_lost.cap,points_lost.warmup,"
         "signals.ttft.value,signals.errors.value,signals.queue.value,signals.kv_cache.value,"
         "signals.ttft.unavailable,signals.errors.unavailable,signals.queue.unavailable,"
-        "signals.kv_cache.unavailable,running,in_flight,picks,restarts,cooldown_until,"
+        "signals.kv_cache.unavailable,running,in_flight,picks,picks_per_second,restarts,cooldowns,"
+        "cooldown_seconds,cooldown_until,"
         "drain.since,drain.until,drain.note,last_scrape.ok,last_scrape.age,"
         "last_scrape.duration,last_scrape.reason"
     )

@@ -121,6 +121,28 @@ def test_reload_keeps_a_drain_and_takes_a_token(daemon, engines, tmp_path):
     assert "s3cret" not in scorer.log
 
 
+def test_form_of_the_page(daemon, engines, tmp_path):
+    """It drains with the token in its body, and only then; the log has the order and no token."""
+    out, other = (each.target for each in engines)
+    (tmp_path / "token").write_text("s3cret\n")
+    web = {"admin_token_file": str(tmp_path / "token")}
+    scorer = daemon({**pool_of(*engines), "web": web}).ready()
+    page = f"{scorer.url}/targets/{out}"
+    form = {"order": "drain", "pool": "chat", "duration": "10m", "reason": "upgrade"}
+    for wrong in ({"token": "s3cre"}, {}):
+        refused = scorer.http.post(f"{page}?token=s3cret", data=form | wrong, timeout=30)
+        assert refused.status_code == 401
+        assert "the token of web.admin_token_file is required" in refused.text
+    assert scorer.target(out)["state"] == "healthy"
+    done = scorer.http.post(page, data=form | {"token": "s3cret"}, timeout=30)
+    assert [each.status_code for each in done.history] == [303]
+    assert "draining" in done.text
+    assert picked(scorer) == {other}
+    [line] = [line for line in scorer.log.splitlines() if "Operator's order" in line]
+    assert all(each in line for each in (out, "drain", "127.0.0.1", "upgrade"))
+    assert "s3cre" not in scorer.log + done.text + done.url
+
+
 def test_commands(daemon, engines, tmp_path):
     """They print what applies, and one line with exit code 1 when the daemon refuses."""
     out, other = (each.target for each in engines)

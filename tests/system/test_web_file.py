@@ -172,6 +172,16 @@ def test_feedback_brings_its_token_beside_the_password(site: Site) -> None:
     assert site.curl("/feedback", *said, *bearer, user=None)[0] == 401
 
 
+def test_form_of_an_order_brings_its_token_in_its_body(site: Site) -> None:
+    """Beside the password, which a browser sends by itself."""
+    path = f"/targets/{site.engine.target}"
+    for order in ("cooldown", "end-cooldown"):
+        form = ("-d", f"order={order}", "-d", "pool=chat", "--data-urlencode")
+        assert site.curl(path, *form, "token=wrong")[0] == 401
+        assert site.curl(path, *form, f"token={TOKEN}")[0] == 303
+        assert site.curl(path, *form, f"token={TOKEN}", user=None) == (401, "Unauthorized\n")
+
+
 def test_our_own_commands_get_in(site: Site) -> None:
     """Explain and drain, with the authority, the password and the token in files."""
     target, known = site.engine.target, {"ca_file": "ca.pem", "user": "ops"}
