@@ -45,13 +45,17 @@ class Manner:
 
 @dataclass
 class Seen:
-    """One request as an engine saw it; ``left`` is whether the other side hung up early."""
+    """One request as an engine saw it.
+
+    ``left`` is whether the other side hung up early, ``done`` whether all of a stream was sent.
+    """
 
     path: str
     length: int
     connection: int
     headers: Headers
     left: bool = False
+    done: bool = False
 
 
 def frame(**delta: Any) -> bytes:
@@ -178,6 +182,7 @@ class Engine:
             await writer.drain()
         writer.write(_chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
         await writer.drain()
+        seen.done = True
         return True
 
     def _whole(
@@ -352,7 +357,8 @@ class Load:
     nginx: Nginx
     clients: int = 8
     failures: list[str] = field(default_factory=list)
-    times: list[tuple[float, float]] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    """When each request was sent."""
 
     @contextmanager
     def running(self) -> Iterator["Load"]:
@@ -381,5 +387,5 @@ class Load:
                 continue
             if answer.status != 200 or not body.endswith(b"data: [DONE]\n\n"):
                 self.failures.append(f"{answer.status} {body[-200:]!r}")
-            self.times.append((started, time.monotonic() - started))
+            self.times.append(started)
         connection.close()

@@ -126,17 +126,16 @@ def test_a_stream_passes_whole(rig: Rig):
 
 
 def test_tokens_are_not_held_back(rig: Rig):
-    """The first token arrives long before the last one."""
-    rig.behave(between=0.2, tokens=4)
+    """The first token arrives while the engine still makes others."""
+    rig.behave(between=0.2, tokens=6)
     connection = rig.nginx.connect()
-    started = time.monotonic()
     answer = send(connection)
     while b"tok0" not in answer.readline():
         pass
-    first = time.monotonic() - started
-    answer.read()
-    assert first < 0.3
-    assert time.monotonic() - started > 0.55
+    [(_, seen)] = rig.seen()
+    assert not seen.done
+    assert b"tok5" in answer.read()
+    until(lambda: seen.done)
     connection.close()
 
 
@@ -245,7 +244,7 @@ def test_a_client_that_leaves_is_no_fault(rig: Rig, manner: dict[str, float], ou
             until(lambda: b"tok0" in answer.readline())
         answer.close()
     connection.close()
-    until(lambda: seen.left, 3.0)
+    until(lambda: seen.left, 8.0)
     until(lambda: rig.feedback(engine.target, outcome) > before[0], what=lambda: rig.daemon.log)
     assert rig.feedback(engine.target, "engine_fault") == before[1]
 
@@ -270,9 +269,15 @@ def test_a_frame_with_a_role_alone_is_no_token(rig: Rig):
     time.sleep(0.2)  # what came before is counted
     before = rig.nginx.total("gateway_ttft_seconds_sum")
     count = rig.nginx.total("gateway_ttft_seconds_count")
-    rig.nginx.post()
+    connection, began = rig.nginx.connect(), time.monotonic()
+    answer = send(connection)
+    while b"tok0" not in answer.readline():
+        pass
+    came = time.monotonic() - began
+    answer.read()
+    connection.close()
     until(lambda: rig.nginx.total("gateway_ttft_seconds_count") == count + 1)
-    assert 0.39 < rig.nginx.total("gateway_ttft_seconds_sum") - before < 0.6
+    assert 0.39 < rig.nginx.total("gateway_ttft_seconds_sum") - before < came + 0.01
     [(engine, _)] = rig.seen()
     until(lambda: rig.daemon.target(engine.target)["signals"]["ttft"]["value"] > 0.01)
     assert rig.daemon.target(engine.target)["signals"]["ttft"]["source"] == "feedback"
@@ -368,7 +373,7 @@ def test_a_client_of_http2_that_leaves_is_no_fault(rig: Rig):
     faults = [rig.feedback(engine.target, "engine_fault") for engine in rig.engines]
     curl(rig, "--data-binary", "@-", "-m", "0.4", body=b'{"stream":true}')
     [(_, seen)] = rig.seen()
-    until(lambda: seen.left, 3.0)
+    until(lambda: seen.left, 8.0)
     until(rig.idle)
     assert [rig.feedback(engine.target, "engine_fault") for engine in rig.engines] == faults
 
