@@ -1,14 +1,18 @@
 """What the runbooks tell people to type: it runs against a daemon, word for word."""
 
+import contextlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from scorer.cli import main
 from tests.alerts.shipped import ROOT
 from tests.system.conftest import DaemonProcess, FakeEngine, pool_of
 
@@ -17,6 +21,9 @@ FENCE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ELSEWHERE = ("systemctl", "journalctl")
 """Programs of machines that run the daemon as a service; here there may be none."""
 DAEMON = "localhost:9808"
+
+SCORER_ALONE = re.compile(r"scorer (?:[\w./:-]|[ ]|'[\w /:.,-]*')*")
+"""A command in which a shell has nothing to do but to split it."""
 
 COMMANDS = {
     line: page.stem
@@ -41,10 +48,20 @@ class Shell:
         filled = command.replace(DAEMON, address)
         filled = re.sub(r"\bTARGET\b", self._target, filled)
         filled = re.sub(r"\bPOOL\b", "chat", filled)
+        if SCORER_ALONE.fullmatch(filled):
+            return self._invoke(filled)
         return subprocess.run(
             ["bash", "-euo", "pipefail", "-c", filled], env=self._environment,
             cwd=self._daemon.path.parent, capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
+
+    def _invoke(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of ``scorer`` in this process, which spares the start of another."""
+        program, *arguments = shlex.split(command)
+        with contextlib.chdir(self._daemon.path.parent):
+            done = CliRunner().invoke(main, arguments, prog_name=program, env=self._environment)
+        assert done.exception is None or isinstance(done.exception, SystemExit)
+        return subprocess.CompletedProcess(command, done.exit_code, done.stdout, done.stderr)
 
 
 @pytest.fixture(scope="module")
