@@ -17,7 +17,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.system.conftest import DaemonProcess, free_port, page
+from tests.system.conftest import NAP, DaemonProcess, free_port, page
 
 ROOT = Path(__file__).parent.parent.parent
 PATH = "/v1/chat/completions"
@@ -335,11 +335,10 @@ def until(
     condition: Callable[[], Any], seconds: float = 15.0, what: Callable[[], object] = str
 ) -> Any:
     """Return the first true value of ``condition``; fail with ``what`` after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    for _ in range(int(seconds / NAP)):
         if value := condition():
             return value
-        time.sleep(0.02)
+        time.sleep(NAP)
     raise AssertionError(f"did not happen within {seconds} s: {what()}")
 
 

@@ -98,7 +98,7 @@ def test_reload_of_no_configuration_changes_nothing(
     running = daemon(pool_of(one)).ready()
     becomes(running.path)
     running.signal(signal.SIGHUP)
-    running.until(lambda: "Configuration not reloaded" in running.log, 5)
+    running.until(lambda: "Configuration not reloaded" in running.log)
     [line] = [line for line in running.log.splitlines() if "not reloaded" in line]
     assert problem in line
     assert "Traceback" not in running.log
@@ -108,7 +108,7 @@ def test_reload_of_no_configuration_changes_nothing(
     running.path.unlink(missing_ok=True)
     running.write(pool_of(two))
     running.signal(signal.SIGHUP)
-    running.until(lambda: "Configuration reloaded" in running.log, 5)
+    running.until(lambda: "Configuration reloaded" in running.log)
     stop_soon(running)
 
 

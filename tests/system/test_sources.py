@@ -64,8 +64,8 @@ def test_prometheus_gives_the_scores_that_scraping_gives(
         assert edge_row["source"] == "gateway"
         assert edge_row["value"] == pytest.approx(1.6, abs=0.05)
         works(calm, 0.2, running=9, waiting=30)
-        running.until(lambda: scores(running, "scraped")[calm.target] < 80, 10)
-        running.until(lambda: settled(running), 10)
+        running.until(lambda: scores(running, "scraped")[calm.target] < 80)
+        running.until(lambda: settled(running), 30)
 
 
 def test_prometheus_that_is_down_is_no_news_of_targets(engine: Engines, daemon: Daemons) -> None:
