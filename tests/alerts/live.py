@@ -141,7 +141,7 @@ def running(command: list[str], address: str, folder: Path) -> Iterator[Server]:
     server = Server(process, address, log)
     try:
         ready = f"{server.url}/-/ready"
-        server.until(lambda: session.get(ready, timeout=10).ok, 20)
+        server.until(lambda: session.get(ready, timeout=10).ok, 60)
         yield server
     finally:
         process.kill()

@@ -1,6 +1,5 @@
 """What the runbooks tell people to type: it runs against a daemon, word for word."""
 
-import contextlib
 import os
 import re
 import shlex
@@ -10,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from scorer.cli import main
 from tests.alerts.shipped import ROOT
+from tests.invoked import invoked
 from tests.system.conftest import DaemonProcess, FakeEngine, pool_of
 
 PAGES = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
@@ -49,19 +47,12 @@ class Shell:
         filled = re.sub(r"\bTARGET\b", self._target, filled)
         filled = re.sub(r"\bPOOL\b", "chat", filled)
         if SCORER_ALONE.fullmatch(filled):
-            return self._invoke(filled)
+            folder, words = self._daemon.path.parent, shlex.split(filled)
+            return invoked(*words[1:], folder=folder, SCORER_URL=self._daemon.url)
         return subprocess.run(
             ["bash", "-euo", "pipefail", "-c", filled], env=self._environment,
             cwd=self._daemon.path.parent, capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
-
-    def _invoke(self, command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of ``scorer`` in this process, which spares the start of another."""
-        program, *arguments = shlex.split(command)
-        with contextlib.chdir(self._daemon.path.parent):
-            done = CliRunner().invoke(main, arguments, prog_name=program, env=self._environment)
-        assert done.exception is None or isinstance(done.exception, SystemExit)
-        return subprocess.CompletedProcess(command, done.exit_code, done.stdout, done.stderr)
 
 
 @pytest.fixture(scope="module")

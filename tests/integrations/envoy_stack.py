@@ -87,7 +87,7 @@ def place(address: dict[str, Any], netloc: str) -> dict[str, Any]:
     return address
 
 
-def until(condition: Callable[[], Any], seconds: float = 15.0, why: str = "") -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0, why: str = "") -> Any:
     """Return the first true value of ``condition``; fail after ``seconds``."""
     for _ in range(int(seconds / NAP)):
         if value := condition():

@@ -96,7 +96,7 @@ class Haproxy:
         self.process.wait(5)
 
 
-def until(condition, seconds: float = 15.0, why=lambda: ""):
+def until(condition, seconds: float = 60.0, why=lambda: ""):
     """Return the first true value of ``condition``."""
     for _ in range(int(seconds / NAP)):
         if value := condition():

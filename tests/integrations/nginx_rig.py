@@ -332,7 +332,7 @@ def listens(port: int) -> bool:
 
 
 def until(
-    condition: Callable[[], Any], seconds: float = 15.0, what: Callable[[], object] = str
+    condition: Callable[[], Any], seconds: float = 60.0, what: Callable[[], object] = str
 ) -> Any:
     """Return the first true value of ``condition``; fail with ``what`` after ``seconds``."""
     for _ in range(int(seconds / NAP)):

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pytest
 
 from tests.integrations.nginx_rig import ROOT as SOURCE
 from tests.integrations.nginx_rig import Engine, Load, Nginx, event_loop, send, until
+from tests.invoked import invoked
 from tests.system.conftest import DaemonProcess, free_port
 
 pytestmark = pytest.mark.system
@@ -385,8 +385,7 @@ def test_the_preset_of_the_daemon_reads_the_page(rig: Rig):
     counts = [key for key in rig.nginx.metrics() if key[0] == "gateway_ttft_seconds_count"]
     targets = [target for _, _, target in counts]
     url = f"http://127.0.0.1:{rig.nginx.metrics_port}/metrics"
-    command = [sys.executable, "-m", "scorer", "doctor", url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = invoked("doctor", url)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nginx (scorer's Lua)" in done.stdout
     assert targets

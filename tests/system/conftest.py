@@ -167,7 +167,7 @@ class DaemonProcess:
         data: dict[str, Any] = self.get(f"/api/v1/targets/{name}").json()["data"]
         return data
 
-    def until(self, condition: Callable[[], Any], seconds: float = 15.0) -> Any:
+    def until(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         """Return the first true value of ``condition``; fail after ``seconds`` of naps."""
         for _ in range(int(seconds / NAP)):
             try:
@@ -191,7 +191,7 @@ class DaemonProcess:
         """Stop with SIGTERM and return the exit code."""
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
-        return self.process.wait(15)
+        return self.process.wait(60)
 
 
 PORTS = range(10_240, 32_000)

@@ -259,7 +259,7 @@ def test_b44_a_second_daemon_on_the_same_port_says_so(tmp_path: Path) -> None:
         second = subprocess.run(
             [sys.executable, "-m", "scorer", "run", "--config.file", str(first.path),
              "--web.listen-address", address],
-            capture_output=True, text=True, timeout=30, check=False,
+            capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert second.returncode == 1
         assert second.stderr == f"scorer: cannot listen on {address}: Address already in use\n"

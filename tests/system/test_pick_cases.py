@@ -197,7 +197,7 @@ def test_targets_that_leave_while_they_are_picked(
     wire.close()
     assert "Traceback" not in running.log
     running.signal(signal.SIGTERM)
-    assert running.process.wait(15) == 0
+    assert running.process.wait(60) == 0
 
 
 @pytest.mark.parametrize(

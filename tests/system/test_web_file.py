@@ -5,7 +5,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import requests
 import trustme
 import yaml
 
+from tests.invoked import invoked
 from tests.system.conftest import DaemonProcess, FakeEngine, pool_of
 from tests.waited import waited_to_end
 
@@ -73,11 +73,8 @@ class Site:
     def scorer(self, *arguments: str, **files: str) -> subprocess.CompletedProcess[str]:
         """Run a command of ours against it."""
         flags = [part for name, value in files.items() for part in (f"--{name}", value)]
-        command = [sys.executable, "-m", "scorer", *arguments, "--url", self.url]
-        return subprocess.run(
-            [*command, *(flag.replace("_", "-") if flag[:2] == "--" else flag for flag in flags)],
-            capture_output=True, text=True, timeout=30, check=False, cwd=self.folder,
-        )  # fmt: skip
+        named = (flag.replace("_", "-") if flag[:2] == "--" else flag for flag in flags)
+        return invoked(*arguments, "--url", self.url, *named, folder=self.folder)
 
 
 @pytest.fixture(scope="module")
