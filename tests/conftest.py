@@ -1,7 +1,18 @@
 """Settings shared by all tests; markers are declared in pyproject.toml."""
 
+import pytest
 from hypothesis import settings
 
 # How long one example takes says nothing on a machine that also runs engines and browsers.
 settings.register_profile("scorer", parent=settings(), deadline=None)
 settings.load_profile("scorer")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files that wait long first: beside the last of them there is always one that works."""
+    waits = {"slow": 2, "system": 1}
+    length: dict[object, int] = {}
+    for item in items:
+        mine = max((waits.get(mark.name, 0) for mark in item.iter_markers()), default=0)
+        length[item.path] = max(mine, length.get(item.path, 0))
+    items.sort(key=lambda item: -length[item.path])

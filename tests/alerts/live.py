@@ -17,7 +17,7 @@ import requests
 import yaml
 
 from tests.alerts.shipped import FOLDER, RULES_FILE
-from tests.system.conftest import free_port
+from tests.system.conftest import NAP, free_port
 
 EXAMPLE = FOLDER / "alertmanager.example.yml"
 DURATION = re.compile(r"(?<![\w.])(\d+)([smh])(?![\w.])")
@@ -122,14 +122,13 @@ class Server:
 
     def until(self, condition: Callable[[], Any], seconds: float) -> Any:
         """Return the first true value of ``condition``; fail after ``seconds``."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        for _ in range(int(seconds / NAP)):
             try:
                 if value := condition():
                     return value
             except requests.ConnectionError:
                 assert self.process.poll() is None, self._log.read_text()
-            time.sleep(0.05)
+            time.sleep(NAP)
         pytest.fail(f"did not happen within {seconds} s:\n{self._log.read_text()}")
 
 
@@ -142,7 +141,7 @@ def running(command: list[str], address: str, folder: Path) -> Iterator[Server]:
     server = Server(process, address, log)
     try:
         ready = f"{server.url}/-/ready"
-        server.until(lambda: session.get(ready, timeout=10).ok, 20)
+        server.until(lambda: session.get(ready, timeout=10).ok, 60)
         yield server
     finally:
         process.kill()

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.alerts.shipped import ROOT
+from tests.invoked import invoked
 from tests.system.conftest import DaemonProcess, FakeEngine, pool_of
 
 PAGES = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
@@ -17,6 +19,9 @@ FENCE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ELSEWHERE = ("systemctl", "journalctl")
 """Programs of machines that run the daemon as a service; here there may be none."""
 DAEMON = "localhost:9808"
+
+SCORER_ALONE = re.compile(r"scorer (?:[\w./:-]|[ ]|'[\w /:.,-]*')*")
+"""A command in which a shell has nothing to do but to split it."""
 
 COMMANDS = {
     line: page.stem
@@ -41,6 +46,9 @@ class Shell:
         filled = command.replace(DAEMON, address)
         filled = re.sub(r"\bTARGET\b", self._target, filled)
         filled = re.sub(r"\bPOOL\b", "chat", filled)
+        if SCORER_ALONE.fullmatch(filled):
+            folder, words = self._daemon.path.parent, shlex.split(filled)
+            return invoked(*words[1:], folder=folder, SCORER_URL=self._daemon.url)
         return subprocess.run(
             ["bash", "-euo", "pipefail", "-c", filled], env=self._environment,
             cwd=self._daemon.path.parent, capture_output=True, text=True, timeout=30, check=False,

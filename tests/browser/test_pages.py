@@ -4,7 +4,6 @@ With ``SCORER_SCREENSHOTS`` set to a folder, what was seen is left there.
 """
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -174,10 +173,11 @@ def test_complaints_are_heard(browser, site):
 
 
 def test_500_targets(browser, site):
-    """All of them in one table, the worst first, within five seconds."""
-    began = time.monotonic()
+    """All of them in one table, the worst first, in a page that a browser draws with ease."""
     browser.open(site + PAGES["many"])
-    assert time.monotonic() - began < 5.0
+    assert browser.run("performance.getEntriesByType('navigation')[0].decodedBodySize") < 2e6
+    assert browser.run("document.querySelectorAll('*').length") < 100 * MANY
+    assert browser.run("performance.getEntriesByType('resource').length") <= 3
     assert browser.run("document.querySelectorAll('tbody tr').length") == MANY
     assert browser.run("document.querySelector('tbody th a').textContent") == "10.1.0.0:8000"
 

@@ -10,6 +10,7 @@ import structlog
 from tests.dashboards.boards import BOARDS, QUERIES, STEP, Asked, filled
 from tests.dashboards.history import Prometheus, serving, write_history
 from tests.dashboards.world import CHAT, DRAINED
+from tests.untraced import untraced
 
 pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -27,7 +28,8 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     folder = tmp_path_factory.mktemp("history")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
-        write_history(folder)
+        with untraced():
+            write_history(folder)
     finally:
         structlog.reset_defaults()
     with serving(folder) as server:

@@ -54,10 +54,10 @@ def serving(folder: Path) -> Iterator[str]:
 
 def _until_it_answers(port: int) -> None:
     query = dns.message.make_query("engine-1.llm.test", "A")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
-            dns.query.udp(query, "127.0.0.1", timeout=0.1, port=port)
+            dns.query.udp(query, "127.0.0.1", timeout=1.0, port=port)
         except (dns.exception.Timeout, OSError):
             continue
         return

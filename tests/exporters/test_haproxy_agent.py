@@ -1,8 +1,8 @@
 """What HAProxy's agent-checks are told, and that slow or hostile ones stop nothing."""
 
 import asyncio
+import contextlib
 import socket
-import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -13,6 +13,7 @@ from exporters import haproxy_agent
 from exporters.haproxy_agent import Agent, AgentConnection
 from scorer.core.vocabulary import Reason, State
 from tests.http.builders import pool, snapshot, target, unreachable, unscored
+from tests.waited import Waited
 
 NAME = "10.0.0.7:8000"
 
@@ -173,26 +174,49 @@ def test_question_is_one_line(parts, end, answer):
     assert on_daemons_loop(run) == answer
 
 
-def test_slow_and_many_clients_are_cut_off(monkeypatch):
-    """Whoever says nothing is cut off in time, and beyond the limit at once; others are served."""
-    monkeypatch.setattr(haproxy_agent, "PATIENCE", 0.3)
+async def ends(port, count):
+    """Connect so many times without a word; yield what ends each connection, as it ends."""
+    loop = asyncio.get_running_loop()
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                 for _ in range(count)]  # fmt: skip
+        for each in socks:
+            each.setblocking(False)
+        tasks = [asyncio.ensure_future(loop.sock_recv(each, 1)) for each in socks]
+        for each in asyncio.as_completed(tasks):
+            yield await each
+
+
+def test_clients_beyond_the_limit_are_cut_off_at_once(monkeypatch):
+    """Those within it are heard, for as long as a question may take."""
+    monkeypatch.setattr(haproxy_agent, "PATIENCE", 60.0)
     monkeypatch.setattr(haproxy_agent, "MOST_CONNECTIONS", 20)
 
     async def run():
         found = agent(pool(target(NAME)))
-        async with listening(found) as port:
-            slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(30)]
-            await asyncio.sleep(0.1)
-            kept = found.connections
-            began = time.monotonic()
-            for each in slow:
-                await asyncio.get_running_loop().run_in_executor(None, each.recv, 1)
-            answer = await ask(port, b"10.0.0.7:8000\n")
-            for each in slow:
-                each.close()
-            return kept, time.monotonic() - began, answer
+        async with listening(found) as port, contextlib.aclosing(ends(port, 30)) as ended:
+            cut = [await anext(ended) for _ in range(10)]
+            for _ in range(1000):
+                if found.connections == 20:
+                    break
+                await asyncio.sleep(0.01)
+            return cut, found.connections
 
-    kept, waited, answer = on_daemons_loop(run)
-    assert kept == 20
-    assert waited < 1.0
+    assert on_daemons_loop(run) == ([b""] * 10, 20)
+
+
+def test_slow_clients_are_cut_off_in_time(monkeypatch):
+    """Whoever says nothing; then others are served."""
+    monkeypatch.setattr(haproxy_agent, "PATIENCE", 0.3)
+    monkeypatch.setattr(haproxy_agent, "MOST_CONNECTIONS", 20)
+
+    async def run():
+        async with listening(agent(pool(target(NAME)))) as port:
+            waited = Waited()
+            cut = [each async for each in ends(port, 20)]
+            return cut, waited.seconds, await ask(port, b"10.0.0.7:8000\n")
+
+    cut, seconds, answer = on_daemons_loop(run)
+    assert cut == [b""] * 20
+    assert seconds < 1.0
     assert answer == b"up ready 88%\n"

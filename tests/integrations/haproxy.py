@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.conftest import free_port
+from tests.system.conftest import NAP, free_port
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples" / "haproxy"
@@ -96,11 +96,10 @@ class Haproxy:
         self.process.wait(5)
 
 
-def until(condition, seconds: float = 15.0, why=lambda: ""):
+def until(condition, seconds: float = 60.0, why=lambda: ""):
     """Return the first true value of ``condition``."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    for _ in range(int(seconds / NAP)):
         if value := condition():
             return value
-        time.sleep(0.05)
+        time.sleep(NAP)
     return pytest.fail(f"did not happen within {seconds} s {why()}")

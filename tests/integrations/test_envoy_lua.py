@@ -3,7 +3,6 @@
 import os
 import re
 import socket
-import statistics
 import subprocess
 import time
 
@@ -70,15 +69,15 @@ def costs(stack):
 def test_stream_arrives_token_by_token(stack):
     """Not at once at its end; and the IPv6 target takes part."""
     for engine in stack.engines:
-        engine.does = Behaviour(tokens=4, gap=0.1)
-    began, times = time.monotonic(), []
+        engine.does = Behaviour(tokens=10, gap=0.1)
+    finished = []
     with socket.create_connection(stack.envoy.address.split(":")) as sock:
         sock.sendall(head_of(chat()) + chat())
         while b"[DONE]" not in (part := sock.recv(65536)):
             assert part
-            times.append(time.monotonic() - began)
-    assert times[0] < 0.15
-    assert times[-1] > 0.15
+            finished.append(any(seen.finished for e in stack.engines for seen in e.seen))
+    assert len(finished) > 3
+    assert not finished[0]
     until(lambda: ask(stack) == 200 and stack.engines[2].seen)
 
 
@@ -163,17 +162,18 @@ def test_many_retries_at_a_time(stack):
 
 
 def test_first_token_is_the_engines_own(stack):
-    """Within 10 ms: not the head, not the frame that carries only a role."""
+    """Not the head, nor the frame with a role alone: between what engines and clients measure."""
     for engine in stack.engines:
         engine.does = Behaviour(head_after=0.05, first_after=0.15, tokens=2, gap=0.05)
-    with Load(stack.envoy.address, threads=4):
-        until(lambda: min(stack.served().values()) >= 40, 30)
+    with Load(stack.envoy.address, threads=4) as load:
+        until(lambda: min(stack.served().values()) >= 40, 60)
+    clients = max(each.first for each in load.results[-30:])
     for engine in stack.engines:
         own = [each.ttft for each in engine.seen if each.ttft][-10:]
         assert min(own) > 0.19
         told = stack.daemon.target(engine.target)["signals"]["ttft"]
         assert told["source"] == "feedback"
-        assert told["value"] == pytest.approx(statistics.mean(own), abs=0.010)
+        assert min(own) - 0.005 < told["value"] < clients
 
 
 @pytest.mark.parametrize("size", [300_000, 2_000_000])
@@ -196,14 +196,14 @@ def test_client_that_leaves_ends_the_request(stack, after_head):
     """The engine is told at once, nobody is blamed, and no lease stays open."""
     before = {each.target: outcomes(stack, each) for each in stack.engines}
     for engine in stack.engines:
-        engine.does = Behaviour(head_after=0.0 if after_head else 5.0, tokens=100, gap=0.1)
+        engine.does = Behaviour(head_after=0.0 if after_head else 60.0, tokens=600, gap=0.1)
     with socket.create_connection(stack.envoy.address.split(":")) as sock:
         sock.sendall(head_of(chat()) + chat())
         if after_head:
             assert sock.recv(65536).startswith(b"HTTP/1.1 200")
         until(lambda: sum(stack.served().values()) == 1)
     (engine,) = (each for each in stack.engines if each.seen)
-    until(lambda: engine.seen[0].aborted, 2)
+    until(lambda: engine.seen[0].aborted)
     stack.reset()
     until(lambda: stack.daemon.target(engine.target)["in_flight"] == 0, 30)
     assert all(grown(stack, each, before[each.target], "engine_fault") == 0

@@ -4,7 +4,6 @@ import asyncio
 import json
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.integrations import engine as ways
 from tests.integrations.client import Connection, ask, ask_many
 from tests.integrations.engine import Engine
 from tests.integrations.haproxy import EXAMPLES, Haproxy, until
+from tests.invoked import invoked
 from tests.system.conftest import DaemonProcess, free_port, pool_of
 
 pytestmark = pytest.mark.system
@@ -202,10 +202,7 @@ def test_metrics_are_read_by_the_preset(world: World):
     ask_many(world.port, 6)
     url = f"http://127.0.0.1:{world.haproxy.ports[9813]}/metrics"
     assert requests.get(url, timeout=5).headers["content-type"].startswith("text/plain; version")
-    done = subprocess.run(
-        [sys.executable, "-m", "scorer", "doctor", url, "-o", "json"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = invoked("doctor", url, "-o", "json")
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(each.target in done.stdout for each in world.engines)
     linted = subprocess.run(

@@ -18,6 +18,7 @@ from tests.system.conftest import DaemonProcess, free_port, pool_of
 
 pytestmark = pytest.mark.system
 
+INF = float("inf")
 BUDGET = 0.1
 """Seconds that a request may take longer while the daemon does not answer."""
 
@@ -124,7 +125,8 @@ def test_daemon_killed_stopped_and_back_under_load(engines, tmp_path: Path):
 
 def check(engines: list[Engine], load: Load, marks: list[float]) -> None:
     """Assert that requests were as fast and as spread while the daemon stood still or was dead."""
-    normal = statistics.median(reply.first for reply in load.between(*marks[0:2]))
+    usual = [*load.between(*marks[0:2]), *load.between(*marks[2:4]), *load.between(marks[4], INF)]
+    normal = statistics.median(reply.first for reply in usual)
     for start, end in ((marks[1], marks[2]), (marks[3], marks[4])):
         during = load.between(start, end)
         assert statistics.median(reply.first for reply in during) < normal + BUDGET
@@ -153,14 +155,18 @@ def answers(port: int) -> bool:
 @pytest.mark.parametrize(
     "way", ["refuses", "hangs", "hangs_up", "fails", "half", "nonsense", "slow", "no_pool", "name"]
 )
-def test_daemon_out_of_its_mind_fails_open(lost: Haproxy, picker: Picker, way: str):
+def test_daemon_out_of_its_mind_fails_open(lost: Haproxy, picker: Picker, engines, way: str):
     """Without a snapshot requests go to the servers in the file, after a short wait at most."""
+    picker.way, picker.target = "picks", engines[0].target
+    until(lambda: {ask(lost.port).engine for _ in range(6)} == {picker.target})
+    usual = [ask(lost.port).first for _ in range(25)]
     picker.way = way
     replies = [ask(lost.port) for _ in range(25)]
     assert [reply for reply in replies if not reply.complete] == []
     # Each fails by itself until the third; every thread has its own count.
-    assert statistics.median(reply.first for reply in replies) < BUDGET
-    assert max(reply.first for reply in replies) < 1.0
+    first = [reply.first for reply in replies]
+    assert statistics.median(first) < statistics.median(usual) + BUDGET
+    assert max(first) < max(usual) + 1.0
     assert len({reply.engine for reply in replies}) > 1
 
 
@@ -175,7 +181,7 @@ def test_target_that_does_not_exist_is_passed_by(lost: Haproxy, picker: Picker, 
 
 
 def test_picker_that_is_back_is_asked_again(lost: Haproxy, picker: Picker, engines):
-    """Within a second or two."""
+    """Within a second or two: not as many naps as four seconds have."""
     picker.way = "refuses"
     for _ in range(10):
         ask(lost.port)
@@ -185,6 +191,8 @@ def test_picker_that_is_back_is_asked_again(lost: Haproxy, picker: Picker, engin
     def back() -> bool:
         return {ask(lost.port).engine for _ in range(6)} == {picker.target}
 
-    began = time.monotonic()
-    until(back, 6)
-    assert time.monotonic() - began < 4.0
+    for _ in range(80):
+        if back():
+            return
+        time.sleep(0.05)
+    pytest.fail("the picker is not asked")

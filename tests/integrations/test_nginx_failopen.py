@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import pytest
 from scorer.demo.cost import A100_8B
 from scorer.demo.engine import Limits
 from scorer.demo.server import EngineServer
-from tests.integrations.nginx_rig import ROOT, Engine, Load, Nginx, event_loop, restart, until
+from tests.integrations.nginx_rig import ROOT, Engine, Load, Nginx, event_loop, restart, send, until
 from tests.system.conftest import DaemonProcess, free_port
 
 pytestmark = pytest.mark.system
@@ -45,6 +44,12 @@ class Rig:
         assert self.nginx.post()[0] == 200
         time.sleep(0.12)  # counts of a worker are added to the page every 50 ms
         return self.picks("daemon") > before
+
+    def asked_in_vain(self) -> float:
+        """Return how many requests found no daemon when they asked it."""
+        rows = self.nginx.metrics().items()
+        misses = {key[1]: value for key, value in rows if key[0] == "gateway_pick_misses_total"}
+        return sum(value for reason, value in misses.items() if reason != "skipped")
 
     def has_snapshot(self) -> bool:
         """Return whether the snapshot was fetched just now."""
@@ -138,22 +143,21 @@ def test_a_killed_daemon_costs_no_request(up: Rig):
     load = Load(up.nginx)
     with load.running():
         until(lambda: len(load.times) > 300)
-        killed = time.monotonic()
+        killed, asked = time.monotonic(), up.asked_in_vain()
         up.daemon.process.kill()
         up.daemon.process.wait(5)
         until(lambda: up.picks("local") > 50)
         up.forget()
         time.sleep(1.5)
         shares = [len(engine.seen) for engine in up.engines]
+        asked, back = up.asked_in_vain() - asked, time.monotonic()
         restart(up.daemon)
         up.daemon.ready()
         daemons = up.picks("daemon")
         until(lambda: up.picks("daemon") > daemons + 50)
     assert load.failures == []
     assert min(shares) > 0.2 * sum(shares)
-    during = [took for started, took in load.times if killed < started < killed + 1.5]
-    before = [took for started, took in load.times if started < killed - 0.02]
-    assert statistics.median(during) < statistics.median(before) + 0.02
+    assert asked < sum(killed < sent < back for sent in load.times) / 5
 
 
 def test_a_stopped_daemon_costs_no_request(up: Rig):
@@ -166,14 +170,14 @@ def test_a_stopped_daemon_costs_no_request(up: Rig):
         stopped = time.monotonic()
         time.sleep(2.2)
         waited = up.nginx.metrics()[("gateway_pick_misses_total", "timeout")] - misses
+        on = time.monotonic()
         up.daemon.signal(signal.SIGCONT)
         daemons = up.picks("daemon")
         until(lambda: up.picks("daemon") > daemons + 20)
     assert load.failures == []
     # In each of two workers: those under way, three in a row, then one a second.
-    assert 2 <= waited <= load.clients + 2 * (3 + 3)
-    during = [took for started, took in load.times if stopped < started < stopped + 2]
-    assert statistics.median(during) < 0.1
+    assert 2 <= waited <= load.clients + 2 * (3 + (on - stopped) + 1)
+    assert waited < sum(stopped < sent < on for sent in load.times) / 2
 
 
 def test_engine_and_daemon_dead_at_once(up: Rig):
@@ -241,15 +245,16 @@ def test_the_model_of_a_request_names_its_pool(up: Rig):
 
 
 def test_ttft_is_that_of_the_engine(up: Rig):
-    """Within 10 ms of what the emulated engine measured itself, prompt by prompt."""
-    tally = up.emulated.engine.tally.ttft
-    differences = []
+    """Prompt by prompt: what the emulated engine measured itself, and the way to the client."""
+    tally, counted = up.emulated.engine.tally.ttft, "gateway_ttft_seconds_count"
     for number in range(9):
-        time.sleep(0.12)
-        seen, measured = up.nginx.total("gateway_ttft_seconds_sum"), tally.sum
-        up.nginx.post(model="demo-8b", size=4_000 * number + 100, max_tokens=20)
-        time.sleep(0.12)
+        count, seen = up.nginx.total(counted), up.nginx.total("gateway_ttft_seconds_sum")
+        measured, connection, began = tally.sum, up.nginx.connect(), time.monotonic()
+        answer = send(connection, model="demo-8b", size=4_000 * number + 100, max_tokens=20)
+        until(lambda answer=answer: b'"content"' in answer.readline())
+        client = time.monotonic() - began
+        answer.read()
+        connection.close()
+        until(lambda count=count: up.nginx.total(counted) == count + 1)
         took = up.nginx.total("gateway_ttft_seconds_sum") - seen
-        assert took > 0
-        differences.append(abs(took - (tally.sum - measured)))
-    assert statistics.median(differences) < 0.01, differences
+        assert tally.sum - measured - 0.01 < took < client + 0.01

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pytest
 
 from tests.integrations.nginx_rig import ROOT as SOURCE
 from tests.integrations.nginx_rig import Engine, Load, Nginx, event_loop, send, until
+from tests.invoked import invoked
 from tests.system.conftest import DaemonProcess, free_port
 
 pytestmark = pytest.mark.system
@@ -126,17 +126,16 @@ def test_a_stream_passes_whole(rig: Rig):
 
 
 def test_tokens_are_not_held_back(rig: Rig):
-    """The first token arrives long before the last one."""
-    rig.behave(between=0.2, tokens=4)
+    """The first token arrives while the engine still makes others."""
+    rig.behave(between=0.2, tokens=6)
     connection = rig.nginx.connect()
-    started = time.monotonic()
     answer = send(connection)
     while b"tok0" not in answer.readline():
         pass
-    first = time.monotonic() - started
-    answer.read()
-    assert first < 0.3
-    assert time.monotonic() - started > 0.55
+    [(_, seen)] = rig.seen()
+    assert not seen.done
+    assert b"tok5" in answer.read()
+    until(lambda: seen.done)
     connection.close()
 
 
@@ -245,7 +244,7 @@ def test_a_client_that_leaves_is_no_fault(rig: Rig, manner: dict[str, float], ou
             until(lambda: b"tok0" in answer.readline())
         answer.close()
     connection.close()
-    until(lambda: seen.left, 3.0)
+    until(lambda: seen.left, 8.0)
     until(lambda: rig.feedback(engine.target, outcome) > before[0], what=lambda: rig.daemon.log)
     assert rig.feedback(engine.target, "engine_fault") == before[1]
 
@@ -270,9 +269,15 @@ def test_a_frame_with_a_role_alone_is_no_token(rig: Rig):
     time.sleep(0.2)  # what came before is counted
     before = rig.nginx.total("gateway_ttft_seconds_sum")
     count = rig.nginx.total("gateway_ttft_seconds_count")
-    rig.nginx.post()
+    connection, began = rig.nginx.connect(), time.monotonic()
+    answer = send(connection)
+    while b"tok0" not in answer.readline():
+        pass
+    came = time.monotonic() - began
+    answer.read()
+    connection.close()
     until(lambda: rig.nginx.total("gateway_ttft_seconds_count") == count + 1)
-    assert 0.39 < rig.nginx.total("gateway_ttft_seconds_sum") - before < 0.6
+    assert 0.39 < rig.nginx.total("gateway_ttft_seconds_sum") - before < came + 0.01
     [(engine, _)] = rig.seen()
     until(lambda: rig.daemon.target(engine.target)["signals"]["ttft"]["value"] > 0.01)
     assert rig.daemon.target(engine.target)["signals"]["ttft"]["source"] == "feedback"
@@ -368,7 +373,7 @@ def test_a_client_of_http2_that_leaves_is_no_fault(rig: Rig):
     faults = [rig.feedback(engine.target, "engine_fault") for engine in rig.engines]
     curl(rig, "--data-binary", "@-", "-m", "0.4", body=b'{"stream":true}')
     [(_, seen)] = rig.seen()
-    until(lambda: seen.left, 3.0)
+    until(lambda: seen.left, 8.0)
     until(rig.idle)
     assert [rig.feedback(engine.target, "engine_fault") for engine in rig.engines] == faults
 
@@ -380,8 +385,7 @@ def test_the_preset_of_the_daemon_reads_the_page(rig: Rig):
     counts = [key for key in rig.nginx.metrics() if key[0] == "gateway_ttft_seconds_count"]
     targets = [target for _, _, target in counts]
     url = f"http://127.0.0.1:{rig.nginx.metrics_port}/metrics"
-    command = [sys.executable, "-m", "scorer", "doctor", url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = invoked("doctor", url)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nginx (scorer's Lua)" in done.stdout
     assert targets

@@ -124,21 +124,26 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_a_broken_picker_costs_no_request_and_little_time(rig: Rig, wrong: str):
-    """Fifty requests are answered, each within the budget; once it works it is asked again."""
-    delay, answer = WRONG[wrong]
-    rig.picker.delay, rig.picker.answer = delay, answer
-    if answer != b"refuse":
-        rig.picker.start()
+def durations(rig: Rig) -> list[float]:
+    """Return how many seconds each of fifty requests takes, all of which are answered."""
     took = []
     for _ in range(50):
         started = time.monotonic()
         status, body = rig.nginx.post()
         took.append(time.monotonic() - started)
         assert (status, body.endswith(b"data: [DONE]\n\n")) == (200, True)
-    assert statistics.quantiles(took, n=50)[-1] < 2 * BUDGET
-    assert statistics.median(took) < BUDGET / 2
+    return took
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_broken_picker_costs_no_request_and_little_time(rig: Rig, wrong: str):
+    """Fifty requests are answered, in a little more time than others; then it is asked again."""
+    usual = durations(rig)
+    delay, answer = WRONG[wrong]
+    rig.picker.delay, rig.picker.answer = delay, answer
+    if answer != b"refuse":
+        rig.picker.start()
+    took = durations(rig)
     rig.picker.delay, rig.picker.answer = 0.0, rig.right()
     if answer == b"refuse":
         rig.picker.start()
@@ -149,8 +154,11 @@ def test_a_broken_picker_costs_no_request_and_little_time(rig: Rig, wrong: str):
         assert rig.nginx.post()[0] == 200
         return rig.picker.asked > before and len(rig.engines[0].seen) > 0
 
-    until(asked, 3.0)
+    until(asked)
+    usual += durations(rig)
     rig.picker.stop()
+    assert statistics.quantiles(took, n=50)[-1] < max(usual) + 2 * BUDGET
+    assert statistics.median(took) < statistics.median(usual) + BUDGET / 2
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ class Stage:
         ]
         self.daemon = self._start({"pools": pools})
         self.daemon.ready()
+        self.daemon.until(self._all_scraped)
         self.metrics_before = self.daemon.get("/metrics").text
         self.began = time.monotonic()
         threads = [threading.Thread(target=self._guarded, args=(run,)) for run in self._scripts]
@@ -136,6 +137,10 @@ class Stage:
             run()
         except BaseException as error:  # noqa: BLE001 - told by the test that looks
             self.failures.append(error)
+
+    def _all_scraped(self) -> bool:
+        data = self.daemon.get("/api/v1/targets").json()["data"]
+        return all(row["last_scrape"] for row in data)
 
     def _shoot(self) -> None:
         data = self.daemon.get("/api/v1/targets").json()["data"]

@@ -8,6 +8,7 @@ stall or read a byte a second, and a pool whose engines hang.
 import contextlib
 import http.client
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -19,11 +20,15 @@ from typing import Any
 
 import pytest
 
+from tests.system.cases import CASES
 from tests.system.conftest import DaemonProcess, FakeEngine
+from tests.system.neighbour import neighbour
+from tests.waited import waited_to_end
 
 pytestmark = [pytest.mark.alone, pytest.mark.system]
 
 HOSTILE = Path(__file__).with_name("hostile.py")
+STALLING = CASES / "B53" / "slow_clients.py"
 SECONDS = 26.0
 MOST_GROWTH = 64 << 10
 """Kilobytes by which the daemon may grow, with thousands of connections open."""
@@ -75,7 +80,7 @@ class Caller:
 class Siege:
     """The daemon under attack, and what was seen meanwhile."""
 
-    def __init__(self, running: DaemonProcess, target: str) -> None:
+    def __init__(self, running: DaemonProcess, target: str, neighbour: int) -> None:
         self.running = running
         self.port = int(running.url.rpartition(":")[2])
         self.results: dict[str, Any] = {}
@@ -84,17 +89,23 @@ class Siege:
         self.picks = [Caller(self.port, 100, "GET", f"/pick?pool={p}") for p in ("chat", "hung")]
         self.reports = Caller(self.port, 100, "POST", "/feedback", report)
         self.health = Caller(self.port, 10, "GET", "/-/healthy")
-        self.callers = [*self.picks, self.reports, self.health]
+        self.neighbour = Caller(neighbour, 100, "GET", "/")
+        self.callers = [*self.picks, self.reports, self.health, self.neighbour]
 
     def run(self) -> None:
         """Attack, and watch."""
         command = [sys.executable, str(HOSTILE), str(self.port), str(SECONDS)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as attack:
+        stalling = [sys.executable, str(STALLING), "127.0.0.1", str(self.port)]
+        with (
+            subprocess.Popen(stalling, stdout=subprocess.DEVNULL) as stalled,
+            subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as attack,
+        ):
             while attack.poll() is None:
                 self.sizes.append(self.size())
                 time.sleep(0.1)
             assert attack.stdout is not None
             self.results = json.loads(attack.stdout.read())
+            stalled.kill()
         for caller in self.callers:
             caller.stop()
 
@@ -119,9 +130,10 @@ def siege(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Siege]:
     try:
         running.ready()
         running.get("/metrics")
-        under = Siege(running, good.target)
-        under.sizes.append(under.size())
-        under.run()
+        with neighbour() as port:
+            under = Siege(running, good.target, port)
+            under.sizes.append(under.size())
+            under.run()
         yield under
     finally:
         running.process.kill()
@@ -137,16 +149,17 @@ def test_every_attack_took_place(siege: Siege) -> None:
 
 
 def test_b53_picks_and_reports_are_not_delayed(siege: Siege) -> None:
-    """Every one is answered, 99 of 100 in 50 ms, over the connection that it began with."""
+    """Every one is answered, 99 of 100 in 50 ms more than anybody's, over one connection."""
+    usual = siege.neighbour.within(0.99)
     for caller, wanted in ((siege.picks[0], 200), (siege.picks[1], 200), (siege.reports, 202)):
         assert (caller.statuses, caller.connections) == ({wanted}, 1)
-        assert caller.within(0.99) < 0.05
+        assert caller.within(0.99) < usual + 0.05
 
 
 def test_b53_liveness_is_not_delayed(siege: Siege) -> None:
     """Though every engine of a pool hangs, and whatever clients do."""
     assert siege.health.statuses == {200}
-    assert siege.health.within(0.99) < 0.1
+    assert siege.health.within(0.99) < siege.neighbour.within(0.99) + 0.1
 
 
 def test_memory_does_not_grow(siege: Siege) -> None:
@@ -228,7 +241,7 @@ def test_clients_that_do_not_read_do_not_keep_the_daemon(siege: Siege) -> None:
             sock = stack.enter_context(socket.create_connection(("127.0.0.1", siege.port)))
             sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 200)
         time.sleep(1.0)
-        began = time.monotonic()
-        assert running.stop() == 0
-    assert time.monotonic() - began < 6.0
+        running.signal(signal.SIGTERM)
+        assert waited_to_end(running.process) < 6.0
+        assert running.process.returncode == 0
     assert "Traceback" not in running.log

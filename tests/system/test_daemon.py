@@ -17,6 +17,9 @@ from tests.system.conftest import DaemonProcess, FakeEngine, drip, free_port, pa
 
 pytestmark = pytest.mark.system
 
+TIMEOUT = 0.8
+"""Seconds that a scrape may take, as it is unless it is configured."""
+
 Engines = Callable[[], FakeEngine]
 Daemons = Callable[..., DaemonProcess]
 
@@ -41,9 +44,9 @@ def test_loaded_engine_loses_score_within_two_scrapes(engine: Engines, daemon: D
     one, two = engine(), engine()
     running = daemon(pool_of(one, two)).ready()
     one.serves(waiting=60, kv_cache=1.0, count=20, sum=41.0)
-    began = time.monotonic()
+    before = len(one.scraped_at)
     running.until(lambda: running.target(one.target)["score"] < 50)
-    assert time.monotonic() - began < 2.9
+    assert len(one.scraped_at) - before <= 3  # the last of them may be under way
     lowest = re.findall(r"<title>lowest of the last 15 minutes ([\d.]+)", running.get("/").text)
     assert min(map(float, lowest)) < 50
     assert picks(running, 100)[two.target] >= 90
@@ -56,30 +59,38 @@ def test_score_rises_at_most_15_points_a_second(engine: Engines, daemon: Daemons
     one.serves(waiting=60)
     running.until(lambda: running.target(one.target)["score"] == 75.0)
     one.serves()
-    seen: list[tuple[float, float]] = []
-    while not seen or seen[-1][1] < 100.0:
-        asked = time.monotonic()
-        seen.append((asked, running.target(one.target)["score"]))
-        assert asked - seen[0][0] < 15.0
-        time.sleep(0.1)
-    began = next(at for at, score in seen if score > 75.0)
-    assert seen[-1][0] - began >= (100.0 - 75.0) / 15.0 - 1.0
+    low_at = time.monotonic()
+
+    def high() -> bool:
+        nonlocal low_at
+        asked, score = time.monotonic(), running.target(one.target)["score"]
+        low_at = asked if score == 75.0 else low_at
+        return score == 100.0
+
+    running.until(high)
+    assert time.monotonic() - low_at >= (100.0 - 75.0) / 15.0 - 0.5
 
 
 def test_hung_and_dripping_targets_delay_no_other(engine: Engines, daemon: Daemons) -> None:
-    """A byte every 200 ms, and silence: both end as timeouts, the good one keeps its pace."""
+    """A byte every 200 ms, and silence: both end as timeouts, the good one is scraped meanwhile."""
     dripping, hung, good = engine(), engine(), engine()
     dripping.answer = drip
     hung.hangs()
     running = daemon(pool_of(dripping, hung, good)).ready()
-    good.scraped_at.clear()
+    for each in (hung, good):
+        each.scraped_at.clear()
     running.until(lambda: len(good.scraped_at) > 5)
-    gaps = [after - before for before, after in pairwise(good.scraped_at)]
-    assert max(gaps) < 2.0
-    for target in (dripping.target, hung.target):
+    for before, after in pairwise(good.scraped_at):
+        assert sum(before < at < after for at in hung.scraped_at) <= 2
+    pending = [(at, at + TIMEOUT) for at in hung.scraped_at]
+    assert any(begin < at < end for at in good.scraped_at for begin, end in pending)
+    for target, detail in {
+        dripping.target: f"no complete answer within {TIMEOUT}s",
+        hung.target: f"no answer from {hung.target} within {TIMEOUT}s",
+    }.items():
         shown = running.target(target)
         assert (shown["state"], shown["last_scrape"]["reason"]) == ("unreachable", "timeout")
-        assert shown["last_scrape"]["duration"] < 1.0
+        assert shown["last_scrape"]["detail"].startswith(detail)
 
 
 def gzip_that_lies(handler: object) -> None:

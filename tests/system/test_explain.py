@@ -1,10 +1,8 @@
 """``scorer explain`` as an operator runs it: a target in each of the six states."""
 
 import json
-import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from urllib.parse import urljoin
 import pytest
 import requests
 
+from tests.invoked import invoked
 from tests.system.conftest import DaemonProcess, FakeEngine, free_port, page, send
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
@@ -24,11 +23,7 @@ SLOW_RAMP = 5.0
 
 def explain(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run ``scorer explain`` against the daemon at ``url``."""
-    return subprocess.run(
-        [sys.executable, "-m", "scorer", "explain", *arguments],
-        capture_output=True, text=True, timeout=30, check=False,
-        env={**os.environ, "SCORER_URL": url, "http_proxy": "http://127.0.0.1:1"},
-    )  # fmt: skip
+    return invoked("explain", *arguments, SCORER_URL=url, http_proxy="http://127.0.0.1:1")
 
 
 @dataclass(frozen=True)

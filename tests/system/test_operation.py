@@ -129,5 +129,5 @@ def _scorer(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     return subprocess.run(
         [sys.executable, "-m", "scorer", *arguments],
         env={**os.environ, **environment},
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

@@ -1,18 +1,17 @@
 """The running daemon takes orders: over HTTP and by its own commands, from those who may."""
 
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import requests
 
+from tests.invoked import invoked
 from tests.system.conftest import DaemonProcess, FakeEngine, pool_of
 
 pytestmark = pytest.mark.system
@@ -42,11 +41,7 @@ def post(daemon: DaemonProcess, target: str, verb: str, **kwargs: Any) -> reques
 
 def command(daemon: DaemonProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command against the daemon, in an environment whose proxy goes nowhere."""
-    environment = {**os.environ, "SCORER_URL": daemon.url, "http_proxy": "http://127.0.0.1:1"}
-    return subprocess.run(
-        [sys.executable, "-m", "scorer", *arguments],
-        env=environment, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    return invoked(*arguments, SCORER_URL=daemon.url, http_proxy="http://127.0.0.1:1")
 
 
 def picked(daemon: DaemonProcess) -> set[str]:

@@ -4,12 +4,12 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.system.conftest import DaemonProcess, FakeEngine, pool_of
+from tests.waited import Waited
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -40,17 +40,20 @@ def test_daemon_goes_on_whatever_the_wall_clock_says(
     """An hour back, a day on, to the year 2200, a year back: scrapes and scores go on."""
     good, restarted = engine(), engine()
     running = daemon(pool_of(good, restarted)).ready()
+    began = time.monotonic()
     good.scraped_at.clear()
     for step in STEPS:
         clock(step)
-        time.sleep(3.0)
-        shown = running.target(good.target)
+        waited, before = Waited(running.process.pid), len(good.scraped_at)
+        running.until(lambda before=before: len(good.scraped_at) > before)
+        assert waited.seconds < 3.0
+        running.until(lambda before=before: len(good.scraped_at) > before + 2)
+        asked, shown = time.monotonic(), running.target(good.target)
         assert shown["score"] == 100.0
-        assert 0.0 <= shown["last_scrape"]["age"] < 3.0
+        ages = [asked - at for at in good.scraped_at]
+        assert any(abs(shown["last_scrape"]["age"] - age) < 1.0 for age in ages)
         assert running.get("/pick").status_code == 200
-    gaps = [after - before for before, after in pairwise(good.scraped_at)]
-    assert max(gaps) < 3.0
-    assert len(good.scraped_at) < 3.0 * len(STEPS) * 2.0
+    assert len(good.scraped_at) < 2.0 * (time.monotonic() - began)
 
 
 def test_warm_up_is_counted_on_the_monotonic_clock(
@@ -63,8 +66,17 @@ def test_warm_up_is_counted_on_the_monotonic_clock(
     running = daemon(pool_of(one)).ready()
     one.serves(start_time=5000, count=0, sum=0, tokens=0)
     running.until(lambda: running.target(one.target)["state"] == "warmup", seconds=5)
-    before, at = running.target(one.target)["score"], time.monotonic()
+    first, at = running.target(one.target)["score"], time.monotonic()
+
+    def judged() -> float | None:
+        """Return the score of a judgement that was made after the second ``at``."""
+        nonlocal at
+        asked, score = time.monotonic(), running.target(one.target)["score"]
+        at = asked if score == first else at
+        return score if score > first else None
+
+    before = running.until(judged)
     clock(DAY)
     running.until(lambda: running.target(one.target)["score"] > before)
     climbed = running.target(one.target)["score"] - before
-    assert climbed <= 15.0 * (time.monotonic() - at + 0.5)
+    assert climbed <= 15.0 * (time.monotonic() - at)
