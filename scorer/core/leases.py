@@ -38,14 +38,15 @@ class Lease:
     ``work`` is in token-equivalents; ``ahead`` is the work before its first token, its own
     included, when it was picked (0 when that teaches nothing); ``due`` is when its first
     token is estimated for. ``placed_at`` is when it came to its target, ``settled`` says
-    that this is long enough ago for the engine to know it. No slots: an attribute that
-    most leases never set costs nothing.
+    that this is long enough ago for the engine to know it, ``waits`` that its first token is
+    still to be told. No slots: an attribute that most leases never set costs nothing.
     """
 
     ahead = 0.0
     told_at: float | None = None
     open = True
     settled = False
+    waits = True
     probe = False
 
     def __init__(
@@ -57,11 +58,6 @@ class Lease:
         self.tokens = tokens
         self.work = work
         self.opened_at = self.placed_at = self.due = now
-
-    @property
-    def waits(self) -> bool:
-        """Whether its first token is still to be told."""
-        return self.open and self.told_at is None
 
     @property
     def ref(self) -> LeaseRef:

@@ -190,6 +190,7 @@ class TargetLoad:
         """Take over a lease from another target of the pool; it teaches no rate any more."""
         lease.load._end(lease, now)  # noqa: SLF001 - of the same class
         lease.load, lease.open, lease.settled, lease.told_at = self, True, False, None
+        lease.waits = True
         lease.placed_at, lease.ahead = now, 0.0
         if not self.gone:
             self._place(lease, now)
@@ -281,6 +282,7 @@ class TargetLoad:
 
     def _through(self, lease: Lease, now: float) -> None:
         """Take the work of a lease out: its first token came, or never will."""
+        lease.waits = False
         self.pending -= 1
         self.work -= lease.work
         if lease.due > now:
@@ -303,7 +305,7 @@ class TargetLoad:
         self.in_flight -= 1
         self.resident -= lease.tokens
         self._old_open -= lease.settled
-        if lease.told_at is None:
+        if lease.waits:
             self._through(lease, now)
         if len(self._young) + len(self._old) > 2 * self.in_flight + SLACK:
             self._young = deque(each for each in self._young if each.open)

@@ -6,6 +6,7 @@ runs on the event loop. Nothing that is sent creates a target, a pool or a serie
 what waits to be applied is bounded.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -63,7 +64,7 @@ class Feedback:
         self._inflight = inflight
         self._clocks = clocks
         self._places = Places(registry, inflight)
-        self._ended: dict[str, str] = {}
+        self._ended: OrderedDict[str, str] = OrderedDict()
         self.use(FeedbackConfig())
 
     def use(self, config: FeedbackConfig) -> None:
@@ -195,5 +196,5 @@ class Feedback:
         fault = outcome.outcome in AT_FAULT
         self._inflight.done(item.pick_id, now, fault=fault, ttft=outcome.ttft)
         if len(self._ended) >= REMEMBERED:
-            del self._ended[next(iter(self._ended))]
+            self._ended.popitem(last=False)
         self._ended[item.pick_id] = at
