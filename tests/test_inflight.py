@@ -109,8 +109,8 @@ def test_unknown_ids_are_nobodys() -> None:
     opened(inflight, "1")
     inflight.done("1", NOW, fault=False)
     assert inflight.done("1", NOW, fault=False) is False
-    assert inflight.first_token("strange", NOW) is None
-    assert inflight.move("strange", "a:1", NOW) is None
+    assert inflight.first_token("strange", NOW) is False
+    assert inflight.move("strange", "a:1", NOW) is False
     assert inflight.reading("chat", "a:1", NOW).in_flight == 0
 
 
@@ -118,7 +118,7 @@ def test_lease_tells_its_story() -> None:
     """Pool, target, when it opened, its tokens, and its first token once told."""
     inflight = InFlight()
     opened(inflight, "1")
-    assert inflight.first_token("1", NOW + 2.0) == ("chat", "a:1", NOW, 1000, NOW + 2.0)
+    assert inflight.first_token("1", NOW + 2.0) is True
     assert inflight.find("1") == ("chat", "a:1", NOW, 1000, NOW + 2.0)
 
 
@@ -127,8 +127,10 @@ def test_moved_lease_is_at_the_alternate() -> None:
     inflight = InFlight()
     opened(inflight, "1")
     inflight.load("chat", "b:1")
-    assert inflight.move("1", "c:1", NOW) == ("chat", "a:1", NOW, 1000, None)
-    assert inflight.move("1", "b:1", NOW) == ("chat", "b:1", NOW, 1000, None)
+    assert inflight.move("1", "c:1", NOW) is True
+    assert inflight.find("1") == ("chat", "a:1", NOW, 1000, None)
+    assert inflight.move("1", "b:1", NOW) is True
+    assert inflight.find("1") == ("chat", "b:1", NOW, 1000, None)
     assert [inflight.reading("chat", each, NOW).in_flight for each in ("a:1", "b:1")] == [0, 1]
 
 

@@ -139,14 +139,19 @@ class TargetLoad:
     def open(self, lease_id: str, tokens: int, work: float, now: float) -> Lease:
         """Open a lease of ``tokens`` and ``work`` token-equivalents, which is a pick."""
         lease = Lease(lease_id, self, tokens, int(work + 0.5), now)
+        self.take(lease, now)
+        return lease
+
+    def take(self, lease: Lease, now: float) -> None:
+        """Open a lease that was made for this target, which is a pick."""
+        tokens = lease.tokens
         if tokens > LEARNS_ABOVE:
-            lease.ahead = self.outstanding(now) + work
+            lease.ahead = self.outstanding(now) + lease.work
         self.picks += 1
         self.tokens_picked += tokens
         self.fresh += tokens
         if not self.gone:
             self._place(lease, now)
-        return lease
 
     def tell(self, lease: Lease, now: float) -> None:
         """Note that the first token of a lease came."""

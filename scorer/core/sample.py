@@ -91,13 +91,11 @@ def _plain_sample(table: PickTable, rows: Sequence[Row], tokens: int, draws: Dra
 
     What :func:`_survey` returns then, as nearly every pick is such a one.
     """
-    size = len(rows)
+    size, one, two = len(rows), 0, 0
+    eight = rows
     if size > SAMPLE:
         one, two = _runs(size, draws)
         eight = _cut(rows, one, two)
-    else:
-        one = two = 0
-        eight = rows
     if tokens <= table.room:
         return eight, "", table.panic
     kept = [row for row in eight if row.load.fresh + tokens <= row.room]

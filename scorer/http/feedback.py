@@ -183,9 +183,12 @@ def decode(body: bytes) -> Any:  # noqa: ANN401 - any JSON
     text = body.decode("utf-8", "replace").lstrip("\ufeff")
     try:
         if text.startswith("{"):  # Most bodies; without a look for blanks before and after.
-            value, end = _DECODER.raw_decode(text)
-            if end == len(text):
-                return value
+            try:
+                value, end = _DECODER.scan_once(text, 0)
+                if end == len(text):
+                    return value
+            except StopIteration:
+                pass  # The decoder says below what is wrong.
         return _DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
