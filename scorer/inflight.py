@@ -269,13 +269,10 @@ class InFlight:
         if load is None or not (load.in_flight or load.picks > seen or load.lost_in_row):
             return NOTHING
         with self._turns:
-            waiting = list(load.waiting(now))
-        # One that later requests have overtaken was not reported, rather than still waiting.
-        left = [each for each in waiting if each.placed_at > load.passed_at]
-        largest = max((lease.work for lease in waiting), default=0)
+            requests, largest, oldest_at = load.backlog(now)
         return Outstanding(
-            requests=max(load.picks - seen, len(waiting)),
-            oldest_wait=now - left[-1].opened_at if left and load.told else 0.0,
+            requests=max(load.picks - seen, requests),
+            oldest_wait=now - oldest_at if oldest_at is not None and load.told else 0.0,
             largest_prefill=largest / load.speed,
             lost_in_row=load.lost_in_row if load.mode.feedback else 0,
         )
@@ -334,4 +331,4 @@ class InFlight:
 
 
 def _mark(load: TargetLoad, now: float) -> Mark:
-    return Mark(load.picks, sum(1 for _ in load.waiting(now)), load.tokens_picked)
+    return Mark(load.picks, load.backlog(now).requests, load.tokens_picked)

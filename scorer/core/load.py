@@ -15,7 +15,7 @@ leases. Work is kept in whole token-equivalents, so that no rounding error adds 
 """
 
 from collections import deque
-from collections.abc import Iterator
+from typing import NamedTuple
 
 from scorer.core.feedback_mode import FeedbackMode
 from scorer.core.leases import Lease, Mark
@@ -35,6 +35,18 @@ DECODE_WORK, RESIDENT_WORK = 32.0, 0.05
 """Token-equivalents that a request under way, and a token of its prompt, cost a new one."""
 SLACK = 64
 """Closed leases that a queue may hold beyond the open ones before it is rebuilt."""
+
+
+class Backlog(NamedTuple):
+    """Leases without first token: how many, the largest work, and since when one waits.
+
+    ``oldest_at`` is when the oldest was picked that no later request has overtaken: one that
+    was overtaken was not reported, rather than still waiting. None without any.
+    """
+
+    requests: int
+    largest: int
+    oldest_at: float | None
 
 
 class TargetLoad:
@@ -123,13 +135,21 @@ class TargetLoad:
         """Return the token-equivalents that a prompt picked ``now`` has to wait for."""
         return max(self.end - now, self.floor) * self.speed + self.strangers + self.held
 
-    def waiting(self, now: float) -> Iterator[Lease]:
-        """Yield the leases that wait for their first token, the latest first."""
+    def backlog(self, now: float) -> Backlog:
+        """Return what waits for its first token, told or estimated."""
+        requests = largest = 0
+        oldest = None
+        told, passed_at = self.told, self.passed_at
         for lease in reversed(self._queue):
-            if not self.told and lease.due <= now:
-                return
+            if not told and lease.due <= now:
+                break
             if lease.waits:
-                yield lease
+                requests += 1
+                if lease.work > largest:  # noqa: PLR1730 - max() takes three times as long
+                    largest = lease.work
+                if lease.placed_at > passed_at:
+                    oldest = lease
+        return Backlog(requests, largest, oldest.opened_at if oldest else None)
 
     def use(self, speed: float, *, told: bool) -> None:
         """Reckon with a ``speed``, and with first tokens being ``told`` or not."""
@@ -183,6 +203,7 @@ class TargetLoad:
         self.mode.closed(now, heard=True, good=not fault, told=not waited)
         self._answered(lease)
         self._end(lease, now)
+        self._derive()
 
     def release(self, now: float) -> None:
         """Let go of the work of requests that failed a second ago."""
@@ -193,7 +214,7 @@ class TargetLoad:
 
     def move(self, lease: Lease, now: float) -> None:
         """Take over a lease from another target of the pool; it teaches no rate any more."""
-        lease.load._end(lease, now)  # noqa: SLF001 - of the same class
+        lease.load._leave(lease, now)  # noqa: SLF001 - of the same class
         lease.load, lease.open, lease.settled, lease.told_at = self, True, False, None
         lease.waits = True
         lease.placed_at, lease.ahead = now, 0.0
@@ -219,6 +240,7 @@ class TargetLoad:
         if running is not None and waiting is not None:
             while self._old_open > running + waiting and (oldest := self.oldest()):
                 self._lose(oldest, now)
+            self._derive()
         return max(0.0, (waiting or 0.0) - mark.pending)
 
     def see_strangers(self, work: int) -> None:
@@ -230,6 +252,7 @@ class TargetLoad:
         """Close every lease placed ``before`` a moment: nothing was heard of it."""
         while (oldest := self.oldest()) and oldest.placed_at < before:
             self._lose(oldest, now)
+        self._derive()
 
     def drop(self, before: float, now: float) -> None:
         """Forget the leases placed ``before`` a moment, and all estimates: the engine is gone."""
@@ -245,6 +268,7 @@ class TargetLoad:
         """Close the oldest lease to make room; it counts as lost."""
         if oldest := self.oldest():
             self._lose(oldest, now)
+            self._derive()
 
     def oldest(self) -> Lease | None:
         """Return the lease that was placed first, None without any."""
@@ -256,8 +280,8 @@ class TargetLoad:
         return None
 
     def _place(self, lease: Lease, now: float) -> None:
-        if self.in_flight >= MOST_LEASES:
-            self.lose_oldest(now)
+        if self.in_flight >= MOST_LEASES and (oldest := self.oldest()):
+            self._lose(oldest, now)
         work, busy_until = lease.work, self._busy_until
         if busy_until < now:  # noqa: PLR1730 - max() takes three times as long
             busy_until = now
@@ -302,7 +326,12 @@ class TargetLoad:
         self.head_work = queue[0].work if queue else 0
         self.head_at = max(now, queue[0].placed_at) if queue else now
 
+    def _leave(self, lease: Lease, now: float) -> None:
+        self._end(lease, now)
+        self._derive()
+
     def _end(self, lease: Lease, now: float) -> None:
+        """Take an open lease out; what picks read has to be worked out after the last one."""
         if not lease.open:
             return
         lease.open = False
@@ -315,7 +344,6 @@ class TargetLoad:
         if len(self._young) + len(self._old) > 2 * self.in_flight + SLACK:
             self._young = deque(each for each in self._young if each.open)
             self._old = deque(each for each in self._old if each.open)
-        self._derive()
 
     def _lose(self, lease: Lease, now: float) -> None:
         self.lost += 1

@@ -173,6 +173,8 @@ def _no_number(name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_number)
+_scan: Callable[[str, int], tuple[Any, int]] = _DECODER.scan_once  # type: ignore[attr-defined]
+"""Reads one value from a place on; StopIteration when there is none."""
 
 
 def decode(body: bytes) -> Any:  # noqa: ANN401 - any JSON
@@ -184,7 +186,7 @@ def decode(body: bytes) -> Any:  # noqa: ANN401 - any JSON
     try:
         if text.startswith("{"):  # Most bodies; without a look for blanks before and after.
             try:
-                value, end = _DECODER.scan_once(text, 0)
+                value, end = _scan(text, 0)
                 if end == len(text):
                     return value
             except StopIteration:
