@@ -263,16 +263,23 @@ class InFlight:
         if not (load.picks or load.taught):
             load.rate = load.speed = initial_rate(capacity)
 
-    def outstanding(self, pool: str, target: str, seen: int, now: float) -> Outstanding:
-        """Return what judging needs to know; ``seen`` is the pick count of the last scrape."""
+    def outstanding(
+        self, pool: str, target: str, seen: int, now: float, *, still: bool = True
+    ) -> Outstanding:
+        """Return what judging needs to know; ``seen`` is the pick count of the last scrape.
+
+        The largest prefill matters, and is looked for, when the engine stands ``still``.
+        """
         load = self._load_of(pool, target)
         if load is None or not (load.in_flight or load.picks > seen or load.lost_in_row):
             return NOTHING
         with self._turns:
-            requests, largest, oldest_at = load.backlog(now)
+            requests = max(load.picks - seen, int(load.waits(now)))
+            oldest = load.oldest_waiting()
+            largest = load.largest_waiting(now) if still else 0
         return Outstanding(
-            requests=max(load.picks - seen, requests),
-            oldest_wait=now - oldest_at if oldest_at is not None and load.told else 0.0,
+            requests=requests,
+            oldest_wait=now - oldest.opened_at if oldest else 0.0,
             largest_prefill=largest / load.speed,
             lost_in_row=load.lost_in_row if load.mode.feedback else 0,
         )
@@ -331,4 +338,4 @@ class InFlight:
 
 
 def _mark(load: TargetLoad, now: float) -> Mark:
-    return Mark(load.picks, load.backlog(now).requests, load.tokens_picked)
+    return Mark(load.picks, load.waiting(now), load.tokens_picked)

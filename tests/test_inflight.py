@@ -158,7 +158,7 @@ def test_what_judging_needs() -> None:
     assert inflight.outstanding("chat", "a:1", 0, NOW) is NOTHING
     opened(inflight, *pick_ids(2), tokens=8000)
     seen = inflight.outstanding("chat", "a:1", 1, NOW + 1.0)
-    assert (seen.requests, seen.oldest_wait) == (2, 0.0)
+    assert (seen.requests, seen.oldest_wait) == (1, 0.0)
     assert seen.largest_prefill == pytest.approx(8160.0 / 8000.0)
     inflight.load("chat", "a:1").use(8000.0, told=True)
     assert inflight.outstanding("chat", "a:1", 2, NOW + 5.0).oldest_wait == 5.0

@@ -15,7 +15,7 @@ leases. Work is kept in whole token-equivalents, so that no rounding error adds 
 """
 
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from scorer.core.feedback_mode import FeedbackMode
 from scorer.core.leases import Lease, Mark
@@ -35,18 +35,6 @@ DECODE_WORK, RESIDENT_WORK = 32.0, 0.05
 """Token-equivalents that a request under way, and a token of its prompt, cost a new one."""
 SLACK = 64
 """Closed leases that a queue may hold beyond the open ones before it is rebuilt."""
-
-
-class Backlog(NamedTuple):
-    """Leases without first token: how many, the largest work, and since when one waits.
-
-    ``oldest_at`` is when the oldest was picked that no later request has overtaken: one that
-    was overtaken was not reported, rather than still waiting. None without any.
-    """
-
-    requests: int
-    largest: int
-    oldest_at: float | None
 
 
 class TargetLoad:
@@ -135,21 +123,37 @@ class TargetLoad:
         """Return the token-equivalents that a prompt picked ``now`` has to wait for."""
         return max(self.end - now, self.floor) * self.speed + self.strangers + self.held
 
-    def backlog(self, now: float) -> Backlog:
-        """Return what waits for its first token, told or estimated."""
-        requests = largest = 0
-        oldest = None
-        told, passed_at = self.told, self.passed_at
+    def waiting(self, now: float) -> int:
+        """Return how many leases wait for their first token, as told or estimated."""
+        return self.pending if self.told else sum(1 for _ in self._estimated(now))
+
+    def waits(self, now: float) -> bool:
+        """Return whether any lease waits for its first token."""
+        return self.pending > 0 if self.told else next(self._estimated(now), None) is not None
+
+    def oldest_waiting(self) -> Lease | None:
+        """Return the oldest lease that waits for its first token, where those are told.
+
+        One that later requests have overtaken was not reported, rather than still waiting.
+        """
+        if self.told and self.pending:
+            for lease in self._queue:
+                if lease.waits and lease.placed_at > self.passed_at:
+                    return lease
+        return None
+
+    def largest_waiting(self, now: float) -> int:
+        """Return the largest work that waits for its first token, 0 without any."""
+        waiting = self._queue if self.told else self._estimated(now)
+        return max((lease.work for lease in waiting if lease.waits), default=0)
+
+    def _estimated(self, now: float) -> Iterator[Lease]:
+        """Yield the leases whose first token is estimated for later, the latest first."""
         for lease in reversed(self._queue):
-            if not told and lease.due <= now:
-                break
+            if lease.due <= now:
+                return
             if lease.waits:
-                requests += 1
-                if lease.work > largest:  # noqa: PLR1730 - max() takes three times as long
-                    largest = lease.work
-                if lease.placed_at > passed_at:
-                    oldest = lease
-        return Backlog(requests, largest, oldest.opened_at if oldest else None)
+                yield lease
 
     def use(self, speed: float, *, told: bool) -> None:
         """Reckon with a ``speed``, and with first tokens being ``told`` or not."""
