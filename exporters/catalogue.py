@@ -236,7 +236,7 @@ METRICS = (
     ),
     Metric(
         "scorer_scoring_duration_seconds", Type.HISTOGRAM, POOL, "seconds",
-        "Time of one scoring pass over the pool.",
+        "Time of one scoring pass over the pool, pauses for others included.",
     ),
     Metric(
         "scorer_scoring_last_run_timestamp_seconds", Type.GAUGE, POOL, UNIX,

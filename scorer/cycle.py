@@ -6,14 +6,15 @@ The only I/O is one log line per change, after the pool's lock is released.
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 import structlog
 
+from scorer.breath import Breath
 from scorer.core.gateway import GatewayReading, hear
 from scorer.core.health import TargetHealth
-from scorer.core.judge import judge_pool, pool_ttft
+from scorer.core.judge import Judgement, judge_pool, pool_ttft
 from scorer.core.learn import Circumstances, learn
 from scorer.core.outcome import Outcome
 from scorer.core.outstanding import Outstanding
@@ -39,12 +40,18 @@ class Cycle:
         inflight: InFlight,
         publish: Callable[[PoolView], None],
         draw: Callable[[], float] = random.random,
+        breath: Breath | None = None,
     ) -> None:
-        """Work on ``pool`` and hand each view to ``publish``; ``draw`` gives floats in [0, 1)."""
+        """Work on ``pool`` and hand each view to ``publish``; ``draw`` gives floats in [0, 1).
+
+        With a ``breath`` others get their turn in the course of a tick.
+        """
         self._pool = pool
         self._inflight = inflight
         self._publish = publish
         self._draw = draw
+        self._breath = breath
+        self._between: Callable[[], None] = breath or _nothing
         self._before: Mapping[str, TargetView] = {}
         self._latest = float("-inf")
 
@@ -56,18 +63,26 @@ class Cycle:
         of the one before at least: what has ended by then does not come back.
         """
         pool = self._pool
+        if self._breath is not None:
+            self._breath.begin()
         with pool.lock:
             now = self._latest = max(now, self._latest)
             self._collect(now)
             under_way = partial(self._outstanding, now=now)
-            judgements = judge_pool(list(pool.targets.values()), now, under_way)
-            view = pool_view(pool.facts, [target_view(each, now) for each in judgements], now)
+            targets = list(pool.targets.values())
+            judgements = judge_pool(targets, now, under_way, self._between)
+            view = pool_view(pool.facts, list(self._views(judgements, now)), now)
             self._inflight.prepare(view, now)
             self._publish(view)
             before, self._before = self._before, {each.target: each for each in view.targets}
         for target in view.targets:
             _log_changes(before.get(target.target), target)
         return view
+
+    def _views(self, judgements: Iterable[Judgement], now: float) -> Iterator[TargetView]:
+        for each in judgements:
+            yield target_view(each, now)
+            self._between()
 
     def _collect(self, now: float) -> None:
         """Apply everything in the inbox; what is about targets that left is dropped.
@@ -94,6 +109,7 @@ class Cycle:
                 scale = self._scale(health, news)
                 learn(health, news, Circumstances(prior, self._draw(), allowed, scale))
             cooling += health.cooldown.active(now) - cooled
+            self._between()
 
     def _reconcile(
         self, health: TargetHealth, scrape: Scrape, now: float, *, restarted: bool
@@ -117,7 +133,13 @@ class Cycle:
         return ceiling / (ceiling + work(outcome.prompt_tokens) / speed)
 
     def _outstanding(self, health: TargetHealth, now: float) -> Outstanding:
-        return self._inflight.outstanding(health.id.pool, health.id.target, health.picks_seen, now)
+        pool, target = health.id.pool, health.id.target
+        still = health.progress.still or health.parts.still
+        return self._inflight.outstanding(pool, target, health.picks_seen, now, still=still)
+
+
+def _nothing() -> None:
+    """Be no pause."""
 
 
 def _log_changes(before: TargetView | None, target: TargetView) -> None:

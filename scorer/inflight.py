@@ -1,12 +1,10 @@
 """Picks under way, by pool and target: the shell around :mod:`scorer.core.load`.
 
-Picks and feedback come on the event loop, scrapes from scoring threads. One lock guards
-every change; it is held for microseconds and never while anything is waited for.
-Counts are read without it.
+Picks and feedback come on the event loop, scrapes from scoring threads. They take turns
+with changes, and the loop never waits for its turn. Counts are read at any time.
 """
 
 import random
-import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,6 +20,7 @@ from scorer.core.probe import ProbeTrickle
 from scorer.core.prompts import Prompts
 from scorer.core.snapshot import PoolView, TargetView
 from scorer.core.table import PickTable, pick_table
+from scorer.turns import Turns
 
 __all__ = ["InFlight", "LeaseRef", "LoadReading", "Origin", "PoolPicks"]
 
@@ -80,7 +79,7 @@ class InFlight:
 
     def __init__(self) -> None:
         """Start with no pick."""
-        self._lock = threading.Lock()
+        self._turns = Turns()
         self._leases: dict[str, Lease] = {}
         self._pools: dict[str, PoolPicks] = {}
         self._tags: dict[str, tuple[str, str]] = {}
@@ -123,7 +122,7 @@ class InFlight:
         told = picks.mode.told
         for load, speed in zip(loads, shared([load.rate for load in loads]), strict=True):
             if load.in_flight or load.speed != speed or load.told != told:
-                with self._lock:
+                with self._turns:
                     load.expire(before, now)
                     load.use(speed, told=told)
         self.release(now)
@@ -132,15 +131,17 @@ class InFlight:
 
     def release(self, now: float) -> None:
         """Let go of what failed requests still weigh, a second after they failed."""
+        self._turns.do(self._release, now)
+
+    def _release(self, now: float) -> None:
         releases = self.releases
-        with self._lock:
-            while releases and releases[0][0] <= now:
-                releases.popleft()[1].release(now)
+        while releases and releases[0][0] <= now:
+            releases.popleft()[1].release(now)
 
     def opened(self, pool: str, target: str) -> int:
         """Count a pick without a lease and return the target's count with it."""
         load = self.load(pool, target)
-        with self._lock:
+        with self._turns:
             load.picks += 1
             return load.picks
 
@@ -152,24 +153,35 @@ class InFlight:
 
     def lease(self, load: TargetLoad, pick_id: str, work: float, tokens: int, now: float) -> Lease:
         """Open a lease of ``tokens``, which are ``work`` token-equivalents, and return it."""
-        with self._lock:
-            if len(self._leases) >= MOST_LEASES:
-                load.lose_oldest(now)
-            return load.open(pick_id, tokens, work, now)
+        lease = Lease(pick_id, load, tokens, int(work + 0.5), now)
+        self._turns.do(self._take, load, lease, now)
+        return lease
+
+    def _take(self, load: TargetLoad, lease: Lease, now: float) -> None:
+        if len(self._leases) >= MOST_LEASES:
+            load.lose_oldest(now)
+        load.take(lease, now)
+
+    def lease_of(self, pick_id: str) -> Lease | None:
+        """Return the open lease of a pick; only to be read."""
+        self._turns.settle()
+        return self._leases.get(pick_id)
 
     def find(self, pick_id: str) -> LeaseRef | None:
-        """Return the open lease of a pick."""
-        lease = self._leases.get(pick_id)
+        """Return what is told of the open lease of a pick."""
+        lease = self.lease_of(pick_id)
         return lease.ref if lease else None
 
-    def first_token(self, pick_id: str, now: float) -> LeaseRef | None:
-        """Note that the first token of a pick came ``now``."""
-        with self._lock:
-            lease = self._leases.get(pick_id)
-            if lease is None:
-                return None
+    def first_token(self, pick_id: str, now: float) -> bool:
+        """Note that the first token of a pick came ``now``; return whether it has a lease."""
+        if self.lease_of(pick_id) is None:
+            return False
+        self._turns.do(self._tell, pick_id, now)
+        return True
+
+    def _tell(self, pick_id: str, now: float) -> None:
+        if lease := self._leases.get(pick_id):
             lease.load.tell(lease, now)
-            return lease.ref
 
     def done(self, pick_id: str, now: float, *, fault: bool, ttft: float | None = None) -> bool:
         """Close the lease of a request that is over; return whether there was one.
@@ -177,26 +189,35 @@ class InFlight:
         ``fault``: the engine failed or refused it. ``ttft`` is the seconds to its first
         token when no event told that.
         """
-        with self._lock:
-            lease = self._leases.get(pick_id)
-            if lease is None:
-                return False
-            load = lease.load
-            load.close(lease, now, fault=fault, ttft=ttft)
-            if load.held:
-                self.releases.append((now + HELD_FOR, load))
-            return True
+        if self.lease_of(pick_id) is None:
+            return False
+        self._turns.do(self._close, pick_id, now, fault, ttft)
+        return True
 
-    def move(self, pick_id: str, target: str, now: float) -> LeaseRef | None:
-        """Move a lease to another ``target`` of its pool, where its request was tried next."""
-        with self._lock:
-            lease = self._leases.get(pick_id)
-            if lease is None:
-                return None
+    def _close(self, pick_id: str, now: float, fault: bool, ttft: float | None) -> None:  # noqa: FBT001 - as it was asked for
+        lease = self._leases.get(pick_id)
+        if lease is None:
+            return
+        load = lease.load
+        load.close(lease, now, fault=fault, ttft=ttft)
+        if load.held:
+            self.releases.append((now + HELD_FOR, load))
+
+    def move(self, pick_id: str, target: str, now: float) -> bool:
+        """Move a lease to another ``target`` of its pool, where its request was tried next.
+
+        Return whether there was one.
+        """
+        if self.lease_of(pick_id) is None:
+            return False
+        self._turns.do(self._move, pick_id, target, now)
+        return True
+
+    def _move(self, pick_id: str, target: str, now: float) -> None:
+        if lease := self._leases.get(pick_id):
             load = self.pool(lease.load.pool).loads.get(target)
             if load is not None and load is not lease.load:
                 load.move(lease, now)
-            return lease.ref
 
     def origin(self, pick_id: str) -> Origin | None:
         """Return where a pick went, from its id alone."""
@@ -207,7 +228,7 @@ class InFlight:
     def mark(self, pool: str, target: str, now: float) -> Mark:
         """Return the target's counts as a scrape of it begins."""
         load = self.load(pool, target)
-        with self._lock:
+        with self._turns:
             return _mark(load, now)
 
     def reconcile(
@@ -226,14 +247,14 @@ class InFlight:
         """
         load = self.load(pool, target)
         mean = self.pool(pool).prompts.mean
-        with self._lock:
+        with self._turns:
             mark = mark or _mark(load, now)
             strangers = load.reconcile(running, waiting, scrape_started, now, mark)
             load.see_strangers(int(strangers * work_of(mean) + 0.5))
 
     def restarted(self, pool: str, target: str, scrape_started: float, now: float) -> None:
         """Forget the leases of an engine that is a new process since before a scrape began."""
-        with self._lock:
+        with self._turns:
             self.load(pool, target).drop(scrape_started, now)
 
     def start_rate(self, pool: str, target: str, capacity: float) -> None:
@@ -242,19 +263,23 @@ class InFlight:
         if not (load.picks or load.taught):
             load.rate = load.speed = initial_rate(capacity)
 
-    def outstanding(self, pool: str, target: str, seen: int, now: float) -> Outstanding:
-        """Return what judging needs to know; ``seen`` is the pick count of the last scrape."""
+    def outstanding(
+        self, pool: str, target: str, seen: int, now: float, *, still: bool = True
+    ) -> Outstanding:
+        """Return what judging needs to know; ``seen`` is the pick count of the last scrape.
+
+        The largest prefill matters, and is looked for, when the engine stands ``still``.
+        """
         load = self._load_of(pool, target)
         if load is None or not (load.in_flight or load.picks > seen or load.lost_in_row):
             return NOTHING
-        with self._lock:
-            waiting = list(load.waiting(now))
-        # One that later requests have overtaken was not reported, rather than still waiting.
-        left = [each for each in waiting if each.placed_at > load.passed_at]
-        largest = max((lease.work for lease in waiting), default=0)
+        with self._turns:
+            requests = max(load.picks - seen, int(load.waits(now)))
+            oldest = load.oldest_waiting()
+            largest = load.largest_waiting(now) if still else 0
         return Outstanding(
-            requests=max(load.picks - seen, len(waiting)),
-            oldest_wait=now - left[-1].opened_at if left and load.told else 0.0,
+            requests=requests,
+            oldest_wait=now - oldest.opened_at if oldest else 0.0,
             largest_prefill=largest / load.speed,
             lost_in_row=load.lost_in_row if load.mode.feedback else 0,
         )
@@ -300,7 +325,7 @@ class InFlight:
         load = picks.loads.pop(target, None) if picks else None
         if picks is None or load is None:
             return
-        with self._lock:
+        with self._turns:
             load.gone = True
             load.drop(float("inf"), 0.0)
             self._tags.pop(load.tag, None)
@@ -313,4 +338,4 @@ class InFlight:
 
 
 def _mark(load: TargetLoad, now: float) -> Mark:
-    return Mark(load.picks, sum(1 for _ in load.waiting(now)), load.tokens_picked)
+    return Mark(load.picks, load.waiting(now), load.tokens_picked)

@@ -62,7 +62,9 @@ class Picker:
         lease = inflight.lease(load, pick_id, need, tokens, now)
         if probe is not None:
             lease.probe = True
-        table.room -= tokens
+        room = choice.row.room - load.fresh
+        if room < table.room:  # noqa: PLR1730 - min() takes three times as long
+            table.room = room
         load.picked_at, load.last_pick = now, picks.probes.picks
         known, excluded = ask.tokens is not None, len(ask.exclude)
         self._remember(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from scorer.breath import Breath
 from scorer.config import Config
 from scorer.config.pool import PoolConfig
 from scorer.core.contact import FALL
@@ -173,7 +174,7 @@ class PoolJobs:
                     self._every(name, wanted, source, pool, health)
 
     def _tick_of(self, pool: Pool) -> Callable[[], None]:
-        cycle = Cycle(pool, self._inflight, self._registry.publish)
+        cycle = Cycle(pool, self._inflight, self._registry.publish, breath=Breath())
         clock = self._clocks.monotonic
 
         def tick() -> None:

@@ -130,6 +130,7 @@ def main() -> None:
         return [pick] * options.picks
 
     def reports() -> list[bytes]:
+        inside.judge()  # Otherwise too many reports would wait to be learned from, and be refused.
         return [done(pick_id_of(inside.request(pick))) for _ in range(options.picks)]
 
     print(table(profiled(inside, reports if options.feedback else picks)))

@@ -54,6 +54,8 @@ PACES = ((100, 5000.0), (500, 1000.0))
 """Targets scraped each second, and picks a second beside them."""
 SETTLE = 1.0
 """Seconds each route is warmed up for."""
+STARTED, REST = 2.0, 3.0
+"""Seconds after the start until the daemon is at rest, and for which its use of CPU is measured."""
 INSIDE_BATCH, INSIDE_BATCHES = 10_000, 8
 
 
@@ -137,10 +139,10 @@ def jobs() -> Iterator[tuple[str, str, int, Path]]:
 
 def measure(size: int, target: Target, rounds: int, seconds: float) -> list[Line]:
     """Return the lines of a pool of ``size``, loaded by clients that wait for their answers."""
+    idle = at_rest(target)
     for _, path, connections, script in jobs():
         if connections == LOADED:
             wrk(target, path, LOADED, SETTLE, script)
-    idle = cpu_seconds(target, seconds) / seconds
     probes: dict[tuple[str, int], list[Probe]] = {}
     before, began = scrapes_done(target), time.monotonic()
     for _ in range(rounds):
@@ -155,6 +157,16 @@ def measure(size: int, target: Target, rounds: int, seconds: float) -> list[Line
              **medians(found, idle))
         for (route, connections), found in probes.items()
     ]  # fmt: skip
+
+
+def at_rest(target: Target) -> float:
+    """Return the share of a core that scraping and scoring take of a daemon that was never asked.
+
+    After a load it would be more: leases, and reports that wait to be learned from, are worked
+    off for seconds, which belongs to the requests.
+    """
+    time.sleep(STARTED)
+    return cpu_seconds(target, REST) / REST
 
 
 def medians(probes: list[Probe], idle: float) -> dict[str, float]:
@@ -175,7 +187,7 @@ def medians(probes: list[Probe], idle: float) -> dict[str, float]:
 
 def pace(target: Target, size: int, rate: float, seconds: float) -> Iterator[dict[str, object]]:
     """Yield what clients see that come at ``rate``: of a no-op, of picks, of picks and reports."""
-    idle = cpu_seconds(target, seconds) / seconds
+    idle = at_rest(target)
     for route, path, feedback in (
         ("no-op", ROUTES["no-op"], False),
         ("/pick", ROUTES["/pick"], False),

@@ -74,13 +74,17 @@ class Classifier:
     ) -> Verdict:
         """Return the verdict on an answer; ``status`` 0 means that there was none."""
         evidence = read_evidence(status, headers, body)
-        facts = _facts(context)
+        facts = facts_of(context.facts, context.waited, context.patience)
         if evidence is not NOTHING:
             return self._first(status, evidence, facts, context.termination)
-        key = (status, facts, context.termination)
+        return self.plain(status, facts, context.termination)
+
+    def plain(self, status: int, facts: int, termination: str = "") -> Verdict:
+        """Return the verdict on an answer without headers and body; ``facts`` are all of them."""
+        key = (status, facts, termination)
         verdict = self._plain.get(key)
         if verdict is None:
-            verdict = self._first(status, evidence, facts, context.termination)
+            verdict = self._first(status, NOTHING, facts, termination)
             if len(self._plain) >= REMEMBERED:
                 self._plain.clear()
             self._plain[key] = verdict
@@ -106,8 +110,8 @@ class Classifier:
         return rules
 
 
-def _facts(context: Context) -> int:
-    facts, waited = context.facts, context.waited
+def facts_of(facts: int, waited: float | None, patience: float) -> int:
+    """Return ``facts`` and what follows from how long the request took; see :class:`Context`."""
     if waited is None:
         return facts
-    return facts | (Fact.WAITED | Fact.WAITED_LONG if waited >= context.patience else Fact.WAITED)
+    return facts | (Fact.WAITED | Fact.WAITED_LONG if waited >= patience else Fact.WAITED)

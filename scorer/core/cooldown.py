@@ -63,7 +63,9 @@ class Cooldown:
 
     def active(self, now: float) -> bool:
         """Return whether the target is in cooldown."""
-        return self._automatic(now) or self._manual(now)
+        if self.began_at is not None and now < self.until:
+            return True
+        return self.by_hand is not None and self.by_hand.active(now)
 
     def cause(self, now: float) -> CooldownReason | None:
         """Return why the target is in cooldown, None when it is not."""

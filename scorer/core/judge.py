@@ -77,11 +77,15 @@ def pool_ttft(targets: Sequence[TargetHealth], now: float) -> float | None:
 
 
 def judge_pool(
-    targets: Sequence[TargetHealth], now: float, outstanding: Callable[[TargetHealth], Outstanding]
+    targets: Sequence[TargetHealth],
+    now: float,
+    outstanding: Callable[[TargetHealth], Outstanding],
+    between: Callable[[], object] = lambda: None,
 ) -> list[Judgement]:
     """Judge every target of a pool at ``now``, in the order given.
 
-    ``outstanding`` tells the picks under way on a target.
+    ``outstanding`` tells the picks under way on a target; ``between`` is called again and
+    again, for whoever has others to think of in the course of long work.
     """
     ttfts = recent_ttfts(targets, now)
     under_way = [outstanding(health) for health in targets]
@@ -90,11 +94,13 @@ def judge_pool(
         health.contact.look(now)
         _settle(health, now, ttfts, picks)
         signals.append(read_signals(health, now, picks))
+        between()
     raws = _raw_scores(targets, signals)
-    return [
-        _judge(health, read, raw, picks, now)
-        for health, read, raw, picks in zip(targets, signals, raws, under_way, strict=True)
-    ]
+    judgements = []
+    for health, read, raw, picks in zip(targets, signals, raws, under_way, strict=True):
+        judgements.append(_judge(health, read, raw, picks, now))
+        between()
+    return judgements
 
 
 def read_signals(health: TargetHealth, now: float, picks: Outstanding) -> Signals | None:

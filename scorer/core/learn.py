@@ -5,7 +5,7 @@ Observed bad, not observed and not our fault are three different things: only
 never contributes a TTFT, so a fast failure never looks like low latency.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scorer.core.cooldown import CooldownReason
 from scorer.core.health import Reported, TargetHealth
@@ -16,8 +16,7 @@ GAP_ALPHA = 0.2
 """Weight of one gap between two outcomes in their mean."""
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstances:
+class Circumstances(NamedTuple):
     """What learning needs besides the outcome.
 
     ``prior`` is the pool's median TTFT in seconds; ``draw`` in [0, 1) spreads the length

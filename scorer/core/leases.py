@@ -38,15 +38,15 @@ class Lease:
     ``work`` is in token-equivalents; ``ahead`` is the work before its first token, its own
     included, when it was picked (0 when that teaches nothing); ``due`` is when its first
     token is estimated for. ``placed_at`` is when it came to its target, ``settled`` says
-    that this is long enough ago for the engine to know it. No slots: an attribute that
-    most leases never set costs nothing.
+    that this is long enough ago for the engine to know it, ``waits`` that its first token is
+    still to be told. With slots it takes half the memory, which is most of what closing one of
+    a hundred thousand costs.
     """
 
-    ahead = 0.0
-    told_at: float | None = None
-    open = True
-    settled = False
-    probe = False
+    __slots__ = (
+        "ahead", "due", "id", "load", "open", "opened_at", "placed_at", "probe", "settled",
+        "tokens", "told_at", "waits", "work",
+    )  # fmt: skip
 
     def __init__(
         self, lease_id: str, load: "TargetLoad", tokens: int, work: int, now: float
@@ -57,11 +57,10 @@ class Lease:
         self.tokens = tokens
         self.work = work
         self.opened_at = self.placed_at = self.due = now
-
-    @property
-    def waits(self) -> bool:
-        """Whether its first token is still to be told."""
-        return self.open and self.told_at is None
+        self.ahead = 0.0
+        self.told_at: float | None = None
+        self.open = self.waits = True
+        self.settled = self.probe = False
 
     @property
     def ref(self) -> LeaseRef:

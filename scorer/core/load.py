@@ -123,10 +123,34 @@ class TargetLoad:
         """Return the token-equivalents that a prompt picked ``now`` has to wait for."""
         return max(self.end - now, self.floor) * self.speed + self.strangers + self.held
 
-    def waiting(self, now: float) -> Iterator[Lease]:
-        """Yield the leases that wait for their first token, the latest first."""
+    def waiting(self, now: float) -> int:
+        """Return how many leases wait for their first token, as told or estimated."""
+        return self.pending if self.told else sum(1 for _ in self._estimated(now))
+
+    def waits(self, now: float) -> bool:
+        """Return whether any lease waits for its first token."""
+        return self.pending > 0 if self.told else next(self._estimated(now), None) is not None
+
+    def oldest_waiting(self) -> Lease | None:
+        """Return the oldest lease that waits for its first token, where those are told.
+
+        One that later requests have overtaken was not reported, rather than still waiting.
+        """
+        if self.told and self.pending:
+            for lease in self._queue:
+                if lease.waits and lease.placed_at > self.passed_at:
+                    return lease
+        return None
+
+    def largest_waiting(self, now: float) -> int:
+        """Return the largest work that waits for its first token, 0 without any."""
+        waiting = self._queue if self.told else self._estimated(now)
+        return max((lease.work for lease in waiting if lease.waits), default=0)
+
+    def _estimated(self, now: float) -> Iterator[Lease]:
+        """Yield the leases whose first token is estimated for later, the latest first."""
         for lease in reversed(self._queue):
-            if not self.told and lease.due <= now:
+            if lease.due <= now:
                 return
             if lease.waits:
                 yield lease
@@ -139,14 +163,19 @@ class TargetLoad:
     def open(self, lease_id: str, tokens: int, work: float, now: float) -> Lease:
         """Open a lease of ``tokens`` and ``work`` token-equivalents, which is a pick."""
         lease = Lease(lease_id, self, tokens, int(work + 0.5), now)
+        self.take(lease, now)
+        return lease
+
+    def take(self, lease: Lease, now: float) -> None:
+        """Open a lease that was made for this target, which is a pick."""
+        tokens = lease.tokens
         if tokens > LEARNS_ABOVE:
-            lease.ahead = self.outstanding(now) + work
+            lease.ahead = self.outstanding(now) + lease.work
         self.picks += 1
         self.tokens_picked += tokens
         self.fresh += tokens
         if not self.gone:
             self._place(lease, now)
-        return lease
 
     def tell(self, lease: Lease, now: float) -> None:
         """Note that the first token of a lease came."""
@@ -178,6 +207,7 @@ class TargetLoad:
         self.mode.closed(now, heard=True, good=not fault, told=not waited)
         self._answered(lease)
         self._end(lease, now)
+        self._derive()
 
     def release(self, now: float) -> None:
         """Let go of the work of requests that failed a second ago."""
@@ -188,8 +218,9 @@ class TargetLoad:
 
     def move(self, lease: Lease, now: float) -> None:
         """Take over a lease from another target of the pool; it teaches no rate any more."""
-        lease.load._end(lease, now)  # noqa: SLF001 - of the same class
+        lease.load._leave(lease, now)  # noqa: SLF001 - of the same class
         lease.load, lease.open, lease.settled, lease.told_at = self, True, False, None
+        lease.waits = True
         lease.placed_at, lease.ahead = now, 0.0
         if not self.gone:
             self._place(lease, now)
@@ -213,6 +244,7 @@ class TargetLoad:
         if running is not None and waiting is not None:
             while self._old_open > running + waiting and (oldest := self.oldest()):
                 self._lose(oldest, now)
+            self._derive()
         return max(0.0, (waiting or 0.0) - mark.pending)
 
     def see_strangers(self, work: int) -> None:
@@ -224,6 +256,7 @@ class TargetLoad:
         """Close every lease placed ``before`` a moment: nothing was heard of it."""
         while (oldest := self.oldest()) and oldest.placed_at < before:
             self._lose(oldest, now)
+        self._derive()
 
     def drop(self, before: float, now: float) -> None:
         """Forget the leases placed ``before`` a moment, and all estimates: the engine is gone."""
@@ -239,6 +272,7 @@ class TargetLoad:
         """Close the oldest lease to make room; it counts as lost."""
         if oldest := self.oldest():
             self._lose(oldest, now)
+            self._derive()
 
     def oldest(self) -> Lease | None:
         """Return the lease that was placed first, None without any."""
@@ -250,8 +284,8 @@ class TargetLoad:
         return None
 
     def _place(self, lease: Lease, now: float) -> None:
-        if self.in_flight >= MOST_LEASES:
-            self.lose_oldest(now)
+        if self.in_flight >= MOST_LEASES and (oldest := self.oldest()):
+            self._lose(oldest, now)
         work, busy_until = lease.work, self._busy_until
         if busy_until < now:  # noqa: PLR1730 - max() takes three times as long
             busy_until = now
@@ -281,10 +315,14 @@ class TargetLoad:
 
     def _through(self, lease: Lease, now: float) -> None:
         """Take the work of a lease out: its first token came, or never will."""
+        lease.waits = False
         self.pending -= 1
         self.work -= lease.work
         if lease.due > now:
-            self._busy_until = max(now, self._busy_until - lease.work / self.speed)
+            busy_until = self._busy_until - lease.work / self.speed
+            if busy_until < now:  # noqa: PLR1730 - max() takes three times as long
+                busy_until = now
+            self._busy_until = busy_until
         queue = self._queue
         if queue and queue[0].waits:
             if len(queue) > 2 * self.pending + SLACK:
@@ -295,7 +333,12 @@ class TargetLoad:
         self.head_work = queue[0].work if queue else 0
         self.head_at = max(now, queue[0].placed_at) if queue else now
 
+    def _leave(self, lease: Lease, now: float) -> None:
+        self._end(lease, now)
+        self._derive()
+
     def _end(self, lease: Lease, now: float) -> None:
+        """Take an open lease out; what picks read has to be worked out after the last one."""
         if not lease.open:
             return
         lease.open = False
@@ -303,12 +346,11 @@ class TargetLoad:
         self.in_flight -= 1
         self.resident -= lease.tokens
         self._old_open -= lease.settled
-        if lease.told_at is None:
+        if lease.waits:
             self._through(lease, now)
         if len(self._young) + len(self._old) > 2 * self.in_flight + SLACK:
             self._young = deque(each for each in self._young if each.open)
             self._old = deque(each for each in self._old if each.open)
-        self._derive()
 
     def _lose(self, lease: Lease, now: float) -> None:
         self.lost += 1

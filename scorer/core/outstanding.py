@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class Outstanding:
     """Picks under way on a target.
 
-    ``requests`` are picks that the engine's numbers may not contain yet; with any, the
-    target is not idle. ``oldest_wait`` is the age in seconds of the oldest one that
+    ``requests`` are picks that the engine's numbers may not contain yet, at least; with any,
+    the target is not idle. ``oldest_wait`` is the age in seconds of the oldest one that
     waits for its first token, known in feedback mode only, and 0 otherwise: a lower
     bound of the TTFT. ``largest_prefill`` is the estimated prefill of the largest
     prompt, in seconds. ``lost_in_row`` counts leases that ended without any word.

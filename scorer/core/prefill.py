@@ -63,8 +63,9 @@ def shared(rates: Sequence[float]) -> list[float]:
         while end < len(order) and rates[order[end]] <= limit:
             total += rates[order[end]]
             end += 1
+        mean = total / (end - start)
         for index in order[start:end]:
-            means[index] = total / (end - start)
+            means[index] = mean
         start = end
     return means
 

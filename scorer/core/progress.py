@@ -27,13 +27,18 @@ class ProgressWatch:
         else:
             self.still_pages += 1
 
+    @property
+    def still(self) -> bool:
+        """Whether it stood still on so many pages that it may be frozen."""
+        return self.alive_at is not None and self.still_pages >= STILL_SCRAPES
+
     def frozen(self, now: float, allowance: float) -> bool:
         """Return whether it stood still for too long.
 
         ``allowance`` is how long the largest prompt under way may take to prefill, in
         seconds: an engine within one long step prints nothing new.
         """
-        if self.alive_at is None or self.still_pages < STILL_SCRAPES:
+        if self.alive_at is None or not self.still:
             return False
         return now - self.alive_at >= STILL_SECONDS + allowance
 
@@ -52,6 +57,11 @@ class PartsWatch:
             watch.page(now, moved=part.progress != last, working=part.working)
             known[name] = part.progress, watch
         self._known = known
+
+    @property
+    def still(self) -> bool:
+        """Whether one of them may be frozen."""
+        return any(watch.still for _, watch in self._known.values())
 
     def stalled(self, now: float, allowance: float) -> tuple[str, ...]:
         """Return the engines that are frozen, as for a :class:`ProgressWatch`."""

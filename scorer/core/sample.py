@@ -63,17 +63,10 @@ class Ask(NamedTuple):
 def sampled(table: PickTable, ask: Ask, tokens: int, draws: Draws) -> Sample:
     """Return the sample for a prompt of ``tokens``; empty when every target is excluded."""
     rows = table.rows if tokens < table.params.long_prompt_tokens else table.short_list
-    runs = None
     if rows and not (table.warming or ask.exclude or ask.key or ask.lora):
-        if len(rows) > SAMPLE:
-            runs = _runs(len(rows), draws)
-        eight = rows if runs is None else _cut(rows, *runs)
-        if tokens <= table.room or _have_room(eight, tokens):
-            return eight, "", table.panic
-        if tokens > table.most:
-            return eight, "kv_guard", table.panic
+        return _plain_sample(table, rows, tokens, draws)
     first = _named(table, ask, rows, draws) if ask.key or ask.lora else ()
-    kept, guarded, warming = _survey(rows, tokens, ask, draws, first, runs)
+    kept, guarded, warming = _survey(rows, tokens, ask, draws, first)
     if kept:
         return kept, "", table.panic
     if guarded:
@@ -93,12 +86,26 @@ def preferred(table: PickTable, ask: Ask) -> Row | None:
     return table.preferred(ask.key, ask.exclude)
 
 
-def _have_room(rows: Sequence[Row], tokens: int) -> bool:
-    """Return whether the KV guard passes by none of these targets."""
-    for row in rows:  # noqa: SIM110 - any() of a generator takes twice as long
-        if row.load.fresh + tokens > row.room:
-            return False
-    return True
+def _plain_sample(table: PickTable, rows: Sequence[Row], tokens: int, draws: Draws) -> Sample:
+    """Return the sample when nothing but the KV guard can keep a target out of it.
+
+    What :func:`_survey` returns then, as nearly every pick is such a one.
+    """
+    size, one, two = len(rows), 0, 0
+    eight = rows
+    if size > SAMPLE:
+        one, two = _runs(size, draws)
+        eight = _cut(rows, one, two)
+    if tokens <= table.room:
+        return eight, "", table.panic
+    kept = [row for row in eight if row.load.fresh + tokens <= row.room]
+    if size > SAMPLE and len(kept) < SAMPLE and tokens <= table.most:
+        for row in _following(rows, one, two):
+            if row.load.fresh + tokens <= row.room:
+                kept.append(row)
+                if len(kept) == SAMPLE:
+                    break
+    return (kept, "", table.panic) if kept else (eight, "kv_guard", table.panic)
 
 
 def _runs(size: int, draws: Draws) -> tuple[int, int]:
@@ -125,8 +132,6 @@ def _after(rows: Sequence[Row], one: int, two: int, exclude: Collection[str]) ->
     places = [(two + RUN + step) % size for step in range(min(size, LOOKED_AT + len(exclude)))]
     found = [rows[place] for place in places if (place - one) % size >= RUN]
     found = found[: size - SAMPLE]
-    if not exclude:
-        return found[: LOOKED_AT - SAMPLE]
     runs = [rows[(start + step) % size].target for start in (one, two) for step in range(RUN)]
     left = LOOKED_AT - sum(target not in exclude for target in runs)
     for place, row in enumerate(found):
@@ -136,12 +141,26 @@ def _after(rows: Sequence[Row], one: int, two: int, exclude: Collection[str]) ->
     return found
 
 
+def _following(rows: Sequence[Row], one: int, two: int) -> Sequence[Row]:
+    """Return what :func:`_after` does when nobody is excluded."""
+    size = len(rows)
+    start, wanted = (two + RUN) % size, min(LOOKED_AT, size) - SAMPLE
+    before = (one - start) % size
+    if before >= wanted:
+        return _stretch(rows, start, wanted)
+    beyond = _stretch(rows, (one + RUN) % size, wanted - before)
+    return [*_stretch(rows, start, before), *beyond]
+
+
+def _stretch(rows: Sequence[Row], start: int, length: int) -> Sequence[Row]:
+    """Return ``length`` rows from a place on, which go on at the start from the end."""
+    missing = start + length - len(rows)
+    part = rows[start : start + length]
+    return part if missing <= 0 else [*part, *rows[:missing]]
+
+
 def _parts(
-    rows: Sequence[Row],
-    ask: Ask,
-    draws: Draws,
-    first: Sequence[Row],
-    runs: tuple[int, int] | None,
+    rows: Sequence[Row], ask: Ask, draws: Draws, first: Sequence[Row]
 ) -> Iterator[Sequence[Row]]:
     """Yield the targets to look at, in order: a sample, and if that is not enough, more."""
     if len(rows) <= SAMPLE:
@@ -149,9 +168,11 @@ def _parts(
         return
     if first:
         yield first
-    one, two = runs or _runs(len(rows), draws)
+    one, two = _runs(len(rows), draws)
     for part in (_cut(rows, one, two), None):
-        found = _after(rows, one, two, ask.exclude) if part is None else part
+        found = part or (
+            _after(rows, one, two, ask.exclude) if ask.exclude else _following(rows, one, two)
+        )
         yield [row for row in found if row not in first] if first else found
 
 
@@ -161,18 +182,16 @@ def _survey(
     ask: Ask,
     draws: Draws,
     first: Sequence[Row] = (),
-    runs: tuple[int, int] | None = None,
 ) -> tuple[list[Row], list[Row], list[Row]]:
     """Draw targets, those in ``first`` before, until there are enough to compare.
 
-    ``runs`` are where the two runs start, if that was drawn before. Returns them, those
-    short of KV room, and those whose ramp kept them out.
+    Returns them, those short of KV room, and those whose ramp kept them out.
     """
     kept: list[Row] = []
     guarded: list[Row] = []
     warming: list[Row] = []
     exclude = ask.exclude
-    for part in _parts(rows, ask, draws, first, runs):
+    for part in _parts(rows, ask, draws, first):
         for row in part:
             if exclude and row.target in exclude:
                 continue

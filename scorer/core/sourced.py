@@ -34,7 +34,10 @@ class SourcedTtft:
 
     def of(self, source: Source) -> TtftEwma:
         """Return the EWMA that observations of ``source`` go into."""
-        return self._ewmas.setdefault(source, TtftEwma())
+        ewma = self._ewmas.get(source)
+        if ewma is None:
+            ewma = self._ewmas[source] = TtftEwma()
+        return ewma
 
     def chosen(self, now: float) -> Source:
         """Return the source that is believed at ``now``."""
@@ -76,7 +79,9 @@ class SourcedOutcomes:
 
     def of(self, source: Source) -> OutcomeWindow:
         """Return the window that outcomes of ``source`` go into."""
-        window = self._windows.setdefault(source, OutcomeWindow())
+        window = self._windows.get(source)
+        if window is None:
+            window = self._windows[source] = OutcomeWindow()
         window.length = self.length
         return window
 

@@ -54,8 +54,8 @@ class PickTable:
     ``rows`` are the candidates, ``short_list`` those of them that take long prompts,
     ``rest`` the other targets that are not draining, ``probed`` those that need a probe.
     ``warming`` says that one of the candidates is. A prompt of at most ``room`` tokens may
-    go to any candidate, whatever the KV guard; whoever picks takes the prompt's tokens off
-    it. One of more than ``most`` tokens has room nowhere.
+    go to any candidate, whatever the KV guard: whoever picks lowers it to what the picked
+    target has left. One of more than ``most`` tokens has room nowhere.
     """
 
     __slots__ = (

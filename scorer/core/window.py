@@ -24,11 +24,11 @@ class OutcomeWindow:
             return
         second = int(now)
         if self._buckets and self._buckets[-1][0] == second:
-            _, failed, outcomes = self._buckets.pop()
+            _, failed, outcomes = self._buckets[-1]
+            self._buckets[-1] = (second, failed + failures, outcomes + failures + successes)
         else:
-            failed = outcomes = 0.0
-        self._buckets.append((second, failed + failures, outcomes + failures + successes))
-        self._expire(now)
+            self._buckets.append((second, failures, failures + successes))
+            self._expire(now)
 
     def ratio(self, now: float) -> float:
         """Return the error ratio 0-1 of the window; 0 when there was no outcome."""

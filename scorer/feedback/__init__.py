@@ -6,6 +6,7 @@ runs on the event loop. Nothing that is sent creates a target, a pool or a serie
 what waits to be applied is bounded.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from scorer.feedback.judging import REFUSED_FROM, Judge
 from scorer.feedback.places import Place, Places, Try
 from scorer.feedback.stats import FeedbackStats, Rejection
 from scorer.feedback.trust import Trust
+from scorer.feedback.usual import UsualEnd, usual_end
 from scorer.inflight import InFlight, LeaseRef
 from scorer.registry import Registry
 
@@ -67,7 +69,7 @@ class Feedback:
         self._inflight = inflight
         self._clocks = clocks
         self._places = Places(registry, inflight)
-        self._ended: dict[str, str] = {}
+        self._ended: OrderedDict[str, str] = OrderedDict()
         self.use(FeedbackConfig())
 
     def use(self, config: FeedbackConfig) -> None:
@@ -81,6 +83,8 @@ class Feedback:
 
         ``logged``: the item is a proxy's log record, whose targets are those it asked.
         """
+        if not (dry_run or logged) and (end := usual_end(raw)) and (done := self._usual(end)):
+            return done
         taken = self._take(raw, dry_run=dry_run, logged=logged)
         if isinstance(taken, Rejection):
             reason, taken = taken, Taken()
@@ -93,6 +97,32 @@ class Feedback:
         if not dry_run:
             self.stats.reject(reason)
         return taken
+
+    def _usual(self, end: UsualEnd) -> Taken | None:
+        """Apply a usual report, as the general way would; None for one that it must take."""
+        lease = self._inflight.lease_of(end.pick_id)
+        if lease is None:
+            return None
+        load = lease.load
+        name, pool_name = load.target, load.pool
+        pool = self._registry.pools.get(pool_name)
+        health = pool.targets.get(name) if pool else None
+        if (
+            pool is None
+            or health is None
+            or (end.target is not None and end.target != name)
+            or (end.pool is not None and end.pool != pool_name)
+            or len(pool.inbox) >= MOST_WAITING
+        ):
+            return None
+        now = self._clocks.monotonic()
+        outcome = self._judge.good_end(end, lease, pool.params, now)
+        if outcome is None:
+            return None
+        pool.inbox.append((health, outcome))
+        self.stats.count(pool_name, name, outcome.outcome)
+        self._end(end.pick_id, name, now, fault=False, ttft=outcome.ttft)
+        return Taken((Told(name, outcome.outcome, outcome.reason),))
 
     def _take(self, raw: object, *, dry_run: bool, logged: bool) -> Taken | Refused | Rejection:
         """Return what came of an item; a bare reason for one that there is nothing to do for."""
@@ -209,10 +239,17 @@ class Feedback:
                 self._inflight.move(item.pick_id, each.target, now)
                 at = each.target
         fault = outcome.outcome in AT_FAULT
-        self._inflight.done(item.pick_id, now, fault=fault, ttft=outcome.ttft)
+        last = at if tries[-1].places else item.attempts[-1].target or at
+        self._end(item.pick_id, last, now, fault=fault, ttft=outcome.ttft)
+
+    def _end(
+        self, pick_id: str, target: str, now: float, *, fault: bool, ttft: float | None
+    ) -> None:
+        """Close the lease of a pick, and remember the target at which its request ended."""
+        self._inflight.done(pick_id, now, fault=fault, ttft=ttft)
         if len(self._ended) >= REMEMBERED:
-            del self._ended[next(iter(self._ended))]
-        self._ended[item.pick_id] = at if tries[-1].places else item.attempts[-1].target or at
+            self._ended.popitem(last=False)
+        self._ended[pick_id] = target
 
 
 def _unknown(names: Sequence[str]) -> str:

@@ -8,14 +8,17 @@ numbers: a refusal by a target that is under pressure is saturation.
 from collections.abc import Callable
 
 from scorer.clocks import Clocks
-from scorer.core.classify import Classifier, Context, Verdict
+from scorer.core.classify import Classifier, Context, Verdict, facts_of
+from scorer.core.leases import Lease
 from scorer.core.outcome import Outcome, OutcomeClass
+from scorer.core.params import ScoreParams
 from scorer.core.retry_after import asked_pause
 from scorer.core.rules import Fact
 from scorer.core.snapshot import Snapshot
 from scorer.core.vocabulary import SignalName
 from scorer.feedback.item import Attempt, Item
 from scorer.feedback.places import Place
+from scorer.feedback.usual import UsualEnd
 from scorer.inflight import LeaseRef
 
 REFUSED_FROM = 400
@@ -57,6 +60,29 @@ class Judge:
             retry_after=self._pause(item),
             waiting=item.waiting,
             kv_cache=item.kv_cache,
+        )
+
+    def good_end(
+        self, end: UsualEnd, lease: Lease, params: ScoreParams, now: float
+    ) -> Outcome | None:
+        """Return what :meth:`last` does for a usual report, None when it is no success."""
+        told_before = lease.told_at is not None
+        facts = end.facts | Fact.FIRST_TOKEN if told_before else end.facts
+        waited = end.waited
+        verdict = self._classify.plain(end.status, facts_of(facts, waited, params.ttft.ceiling))
+        if verdict.outcome is not OutcomeClass.SUCCESS:
+            return None
+        known = facts & Fact.FIRST_TOKEN
+        return Outcome(
+            verdict.outcome,
+            verdict.reason,
+            now,
+            lease.opened_at,
+            verdict.weight,
+            None if told_before else end.ttft,
+            end.prompt_tokens or lease.tokens,
+            waited if known else None,
+            known > 0,
         )
 
     def earlier(

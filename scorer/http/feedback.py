@@ -173,6 +173,8 @@ def _no_number(name: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_number)
+_scan: Callable[[str, int], tuple[Any, int]] = _DECODER.scan_once  # type: ignore[attr-defined]
+"""Reads one value from a place on; StopIteration when there is none."""
 
 
 def decode(body: bytes) -> Any:  # noqa: ANN401 - any JSON
@@ -183,9 +185,12 @@ def decode(body: bytes) -> Any:  # noqa: ANN401 - any JSON
     text = body.decode("utf-8", "replace").lstrip("\ufeff")
     try:
         if text.startswith("{"):  # Most bodies; without a look for blanks before and after.
-            value, end = _DECODER.raw_decode(text)
-            if end == len(text):
-                return value
+            try:
+                value, end = _scan(text, 0)
+                if end == len(text):
+                    return value
+            except StopIteration:
+                pass  # The decoder says below what is wrong.
         return _DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

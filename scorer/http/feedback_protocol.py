@@ -25,18 +25,12 @@ class FeedbackConnection(Connection):
     reports: FeedbackEndpoint
     body: bytearray | None = None
 
-    def on_message_begin(self) -> None:
-        """Start a request."""
-        self.body = None
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        """Begin to collect a short report; leave what else there is to the others."""
-        if self.direct or not self._is_short_report():
-            super().on_headers_complete()
-            return
-        self.quiet, self.in_head = 0, False
-        self.body = bytearray()
+    def _not_a_pick(self) -> None:
+        """Begin to collect a short report; leave what else there is to uvicorn."""
+        if self._is_short_report():
+            self.body = bytearray()
+        else:
+            super()._not_a_pick()
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
@@ -46,10 +40,10 @@ class FeedbackConnection(Connection):
             self.quiet = 0
             self.body += body
 
-    def on_message_complete(self) -> None:
+    def _whole(self) -> None:
         """Answer a report that is whole."""
         if self.body is None:
-            super().on_message_complete()
+            super()._whole()
             return
         body, self.body = bytes(self.body), None
         started = monotonic()
@@ -59,9 +53,8 @@ class FeedbackConnection(Connection):
         if reply is None:
             self._hand_over()
             super().on_body(body)
-            super().on_message_complete()
+            super()._whole()
             return
-        self.mid_request = False
         self._send(TAKEN if reply is ACCEPTED else answer_of(reply), HANDLER)
         self.picks.served.took(HANDLER, monotonic() - started)
 
@@ -74,8 +67,7 @@ class FeedbackConnection(Connection):
         """Whether the request is a report with a short body that can be answered here."""
         if self.url != PATH and not self.url.startswith(PATH + b"?"):
             return False
-        busy = self.answering or self.transport.is_closing()
-        if busy or self.expect_100_continue or self.parser.get_method() != b"POST":
+        if self.answering or self.expect_100_continue or self.parser.get_method() != b"POST":
             return False
         if not self.guard.knows(self.headers):
             return False

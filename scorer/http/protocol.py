@@ -281,13 +281,17 @@ class Connection(HttpToolsProtocol):
         self.quiet = 0
         if not self.direct or self.answering or not self.guard.knows(self.headers):
             self.direct = False
-            self._hand_over()
+            self._not_a_pick()
             self.in_head = False
             return
         self.in_head = False
         path, _, query = self.url.partition(b"?")
         answer = self.picks.answer(query, self.headers, bare=len(path) == len(PICK))
         self._send(answer, PICK_HANDLER)
+
+    def _not_a_pick(self) -> None:
+        """Leave a request whose head is complete to uvicorn."""
+        self._hand_over()
 
     def on_body(self, body: bytes) -> None:
         """Leave the body of a pick unread."""
@@ -299,7 +303,11 @@ class Connection(HttpToolsProtocol):
         """Note that the request has come to its end."""
         self.mid_request = False
         if not self.direct:
-            super().on_message_complete()
+            self._whole()
+
+    def _whole(self) -> None:
+        """Take the end of a request that is no pick."""
+        super().on_message_complete()
 
     @property
     def answering(self) -> bool:
