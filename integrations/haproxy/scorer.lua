@@ -117,10 +117,12 @@ local function local_choice(ask, now)
   if not snapshot then return nil end
   local pool = p2c.pool(snapshot.data, ask.pool, ask.model)
   if not pool then return nil end
-  local view = snapshot.views[pool.pool]
+  local old = now - snapshot.made > p2c.BRIEF
+  local key = (old and "old " or "new ") .. pool.pool
+  local view = snapshot.views[key]
   if not view then
-    view = p2c.view(pool, math.random)
-    snapshot.views[pool.pool] = view
+    view = p2c.view(old and p2c.lasting(pool) or pool, math.random)
+    snapshot.views[key] = view
   end
   local exclude = {}
   for target in (ask.tried or ""):gmatch("[^,]+") do exclude[target] = true end

@@ -1,13 +1,16 @@
 --- Requests under way per target, shared by all workers: what local picks reckon with.
 --
 -- Three numbers per target: requests in flight, tokens of their prompts, and the work of
--- those that wait for their first token. A snapshot is made with the same numbers as they
--- were at that moment, its mark; what has changed since is added to the snapshot's own.
+-- those that wait for their first token. A snapshot is kept with the same numbers as they were
+-- at that moment, its mark: what it holds beyond them is the load of others, whose end nobody
+-- tells here. That fades, or a target that was busy when the daemon died would be for ever.
 
 local cjson = require "cjson.safe"
 local p2c = require "p2c"
 
 local _M = {}
+
+local HALF_LIFE = 5.0 -- seconds in which half of the others' requests are over
 
 local dict
 local keys = {}
@@ -62,14 +65,16 @@ function _M.mark(targets)
   return cjson.encode(found)
 end
 
---- Return the function that tells p2c the load of a row, as of this moment.
-function _M.since(mark)
+--- Return the function that tells p2c the load of a row of a snapshot `age` seconds old.
+function _M.since(mark, age)
+  local left = 0.5 ^ (age / HALF_LIFE)
   return function(row)
     local own, before = keys_of(row.target), mark[row.target]
-    local n, r, w = dict:get(own.n) or 0, dict:get(own.r) or 0, dict:get(own.w) or 0
+    local n, r, w = row.in_flight, row.resident, row.outstanding
     if before then n, r, w = n - before[1], r - before[2], w - before[3] end
-    return math.max(0, row.in_flight + n), math.max(0, row.resident + r),
-      math.max(0, row.outstanding + w)
+    return (dict:get(own.n) or 0) + math.max(0, n) * left,
+      (dict:get(own.r) or 0) + math.max(0, r) * left,
+      (dict:get(own.w) or 0) + math.max(0, w - row.rate * age)
   end
 end
 
