@@ -37,7 +37,7 @@ function _M.fetch()
   local status, body, head = get("/api/v1/snapshot", etag and "If-None-Match: " .. etag .. "\r\n")
   if status == 304 then dict:set("snapshot at", now()) end
   if status ~= 200 then return end
-  local tag = head:match('\r\netag: *("[^"\r]*")')
+  local tag = head:match('\r\n[Ee][Tt]ag: *("[^"\r]*")')
   -- A daemon that just started knows no targets or scores yet: what there is stays until it does.
   if instance_of(tag) ~= instance_of(dict:get("snapshot etag")) and get("/-/ready") ~= 200 then
     return
