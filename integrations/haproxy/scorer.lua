@@ -11,16 +11,15 @@
 --     txn.scorer_pool, txn.scorer_model, txn.scorer_key, txn.scorer_lora   if set
 --     txn.scorer_tried   targets not to return, with commas between
 --   and sets
---     txn.scorer_pick    "target pick_id pool alternates by miss", "-" for what is missing
+--     txn.scorer_pick    "target pick_id pool alternates by miss ip port name", "-" for what is
+--                        missing; the name of a host that has to be resolved is in place of the IP
 --     txn.scorer_refused when there is no target: the pool is empty, drained, or all are tried
--- action `lua.scorer_target` (http-request), reads txn.scorer_pick and sets
---     txn.scorer_target, txn.scorer_host (an IP), txn.scorer_port; txn.scorer_name for a host
---     that has to be resolved
 -- action `lua.scorer_error` (http-response), for errors: txn.scorer_error, txn.scorer_headers,
 --     and txn.scorer_again when another target may be asked
 -- fetch  `lua.scorer_record` (log-format): the fields of a feedback record, without braces
 -- service `lua.scorer_metrics` (http-request use-service): the page for Prometheus
--- filter `lua.scorer`: ends leases; where txn.scorer_stream is set, txn.scorer_ttft in µs
+-- filter `lua.scorer_lease`: ends the lease of a pick; in each front end that picks
+-- filter `lua.scorer`: that, and where txn.scorer_stream is set, txn.scorer_ttft in µs
 -- luacheck: globals core filter
 
 local answers = require "scorer.answers"
@@ -68,18 +67,15 @@ local function escaped(text)
   return (text:gsub("[^%w._~:%-]", function(sign) return ("%%%02X"):format(sign:byte()) end))
 end
 
+local function parameter(name, text)
+  if not text or text == "" then return "" end
+  return "&" .. name .. "=" .. escaped(tostring(text))
+end
+
 local function path_of(ask)
-  local parts = { "format=json" }
-  local function add(name, text)
-    if text and text ~= "" then parts[#parts + 1] = name .. "=" .. escaped(tostring(text)) end
-  end
-  add("prompt_bytes", ask.bytes)
-  add("pool", ask.pool)
-  add("model", ask.model)
-  add("key", ask.key)
-  add("lora", ask.lora)
-  add("exclude", ask.tried)
-  return "/pick?" .. table.concat(parts, "&")
+  return "/pick?format=json" .. (ask.bytes and "&prompt_bytes=" .. ask.bytes or "")
+    .. parameter("pool", ask.pool) .. parameter("model", ask.model) .. parameter("key", ask.key)
+    .. parameter("lora", ask.lora) .. parameter("exclude", ask.tried)
 end
 
 --- Return the daemon's choice; `{refused = true}` for none; or nil and why there is no answer.
@@ -95,13 +91,13 @@ local function asked(ask, now)
     return nil, body
   end
   local target = status == 200 and body:match('^{"target":"([^"]+)"')
-  if target and not ("," .. (ask.tried or "") .. ","):find("," .. target .. ",", 1, true) then
+  local tried = ask.tried
+  if target and not (tried and ("," .. tried .. ","):find("," .. target .. ",", 1, true)) then
     misses, closed_until = 0, 0
-    local others = body:match('"alternates":%[(.-)%],"pick_id"') or ""
-    return {
-      target = target, pick_id = body:match('"pick_id":"([^"]+)"'), by = "daemon",
-      pool = body:match('"pool":"([^"]+)"'), alternates = select(2, others:gsub('"[^"]+"', "")),
-    }
+    local others, id, pool =
+      body:match('"alternates":%[(.-)%],"pick_id":"([^"]+)".-"pool":"([^"]+)"')
+    local alternates = others and others ~= "" and (others:find('","', 1, true) and 2 or 1) or 0
+    return { target = target, pick_id = id, by = "daemon", pool = pool, alternates = alternates }
   end
   if status == 503 and body:find('"no_target"', 1, true) then
     misses, closed_until = 0, 0
@@ -140,6 +136,14 @@ local function rate_of(target)
   return snapshot and snapshot.rates[target] or 8000
 end
 
+--- Return what HAProxy needs to know of a target: an IP, a port, and a host that is a name.
+local function place_of(target)
+  local host, port = target:match("^%[?(.-)%]?:(%d+)$")
+  if not host then return "- - -" end
+  if host:find("^[%d.]+$") or host:find(":", 1, true) then return host .. " " .. port .. " -" end
+  return "- " .. port .. " " .. host
+end
+
 core.register_action("scorer_pick", { "http-req" }, function(txn)
   local now = http.now()
   local bytes = tonumber(txn.sf:req_hdr("content-length"))
@@ -158,23 +162,9 @@ core.register_action("scorer_pick", { "http-req" }, function(txn)
     txn:set_var("txn.scorer_lease", lease)
   end
   choice = choice or {}
-  txn:set_var("txn.scorer_pick", table.concat({
-    choice.target or "-", choice.pick_id or "-", choice.pool or "-", choice.alternates or 0,
-    choice.by or "nobody", miss or "-",
-  }, " "))
-end, 0)
-
-core.register_action("scorer_target", { "http-req" }, function(txn)
-  local target = tostring(txn:get_var("txn.scorer_pick")):match("^(%S+)")
-  local host, port = (target or "-"):match("^%[?(.-)%]?:(%d+)$")
-  if not host then return end
-  txn:set_var("txn.scorer_target", target)
-  txn:set_var("txn.scorer_port", tonumber(port))
-  if host:find("^[%d.]+$") or host:find(":", 1, true) then
-    txn:set_var("txn.scorer_host", host)
-  else
-    txn:set_var("txn.scorer_name", host)
-  end
+  txn:set_var("txn.scorer_pick", (choice.target or "-") .. " " .. (choice.pick_id or "-") .. " "
+    .. (choice.pool or "-") .. " " .. (choice.alternates or 0) .. " " .. (choice.by or "nobody")
+    .. " " .. (miss or "-") .. " " .. (choice.target and place_of(choice.target) or "- - -"))
 end, 0)
 
 -- The answer. --------------------------------------------------------------------------------
@@ -195,7 +185,24 @@ core.register_action("scorer_error", { "http-res" }, function(txn)
   end
 end, 0)
 
-local Watch = { id = "scorer", flags = filter.FLT_CFG_FL_HTX } -- without it: skipped silently
+-- A filter's functions cost something each time, so each front end has only what it needs; without
+-- the flag they are skipped silently.
+local Lease = { id = "scorer_lease", flags = filter.FLT_CFG_FL_HTX }
+Lease.__index = Lease
+
+function Lease:new() -- luacheck: no self
+  return setmetatable({}, Lease)
+end
+
+function Lease:end_analyze(txn, channel) -- luacheck: no self
+  if not channel:is_resp() then return end
+  local lease = txn:get_var("txn.scorer_lease")
+  if lease then load.finish(lease) end
+end
+
+local Watch = {
+  id = "scorer", flags = filter.FLT_CFG_FL_HTX, end_analyze = Lease.end_analyze,
+}
 Watch.__index = Watch
 
 function Watch:new() -- luacheck: no self
@@ -203,6 +210,7 @@ function Watch:new() -- luacheck: no self
 end
 
 function Watch:start_analyze(_, channel)
+  if not channel:is_resp() then self.began = http.now() end
   filter.register_data_filter(self, channel)
 end
 
@@ -228,19 +236,14 @@ function Watch:http_payload(txn, message)
     if reason then txn:set_var("txn.scorer_finish_reason", reason) end
     return
   else
-    local seconds = http.now() - (self.began or http.now())
+    local seconds = http.now() - self.began
     txn:set_var("txn.scorer_ttft", math.max(1, math.floor(seconds * 1000000)))
   end
   filter.unregister_data_filter(self, channel)
 end
 
-function Watch:end_analyze(txn, channel) -- luacheck: no self
-  if not channel:is_resp() then return end
-  local lease = txn:get_var("txn.scorer_lease")
-  if lease then load.finish(lease) end
-end
-
 core.register_filter("scorer", Watch, function(watch) return watch end)
+core.register_filter("scorer_lease", Lease, function(lease) return lease end)
 
 -- The end. No hook sees the end of every request but the one that writes its log line. --------
 
