@@ -21,7 +21,7 @@ EXAMPLES = ROOT / "examples"
 PLAIN = Path(__file__).with_name("plain")
 ROUTERS = ROOT / ".venv-routers"
 PATHS = "/usr/sbin:/usr/local/sbin"
-PATIENCE = {"20ms": "1s", "20": "1000", "0.02s": "1s"}
+PATIENCE = {"20ms": "500ms", "20": "500", "0.02s": "0.5s"}
 PICK_WITHIN = re.compile(
     r"(_timeout |timeout: |SCORER_PICK_TIMEOUT_MS |TIMEOUT_MS, TELL_MS = )(20ms|0\.02s|20)\b"
 )
@@ -44,13 +44,15 @@ class Way:
     """A way to be measured; ``base`` is the way that its figures are compared with.
 
     ``command`` writes what is needed into the site's folder and returns what to start.
-    ``missing`` returns what is not there, "" when all is.
+    ``missing`` returns what is not there, "" when all is; ``asks`` is whether each request
+    is a pick of the daemon's.
     """
 
     name: str
     base: str
     command: Callable[[Site], list[str]]
     missing: Callable[[], str]
+    asks: bool = False
 
 
 def program(name: str) -> str:
@@ -84,7 +86,7 @@ def adapted(text: str, site: Site) -> str:
 
 
 def patient(text: str) -> str:
-    """Return the text of a way with a second for each pick, in place of 20 ms.
+    """Return the text of a way with half a second for each pick, in place of 20 ms.
 
     On a core that is shared with the load the daemon may be late; requests without a pick
     are not what is measured.
@@ -95,7 +97,7 @@ def patient(text: str) -> str:
 def nginx(path: Path, site: Site) -> list[str]:
     """Return the command of an nginx with one worker."""
     text = patient(adapted(path.read_text(), site))
-    text = text.replace("scorer.setup {", "scorer.setup { deadline = 1.0,")
+    text = text.replace("scorer.setup {", "scorer.setup { deadline = 0.5,")
     text = text.replace("listen 8080", f"listen 127.0.0.1:{site.port}")
     for key, value in {
         "user": "root",
@@ -174,7 +176,8 @@ def needs_router(name: str) -> Callable[[], str]:
 
 def _way(name: str, base: str, start: Callable[[Path, Site], list[str]], path: Path) -> Way:
     command = name.partition(",")[0].lower()
-    return Way(name, base, partial(start, path), needs(path, command=command))
+    asks = name.endswith((", auth_request", ", ext_authz", ", Lua with feedback"))
+    return Way(name, base, partial(start, path), needs(path, command=command), asks)
 
 
 DIRECT = "no proxy"

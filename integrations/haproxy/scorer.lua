@@ -37,6 +37,7 @@ local BUSY_SHARE = 20 -- a snapshot is read for a twentieth of the time at most
 local LOG_EVERY = 10.0 -- seconds between two lines about the daemon
 local BYTES_PER_TOKEN = 4
 local MOST_ERROR = 4096
+local SHORT_BODY = 16384
 
 --- Return what the configuration says by `setenv`; 2.6 hands no arguments to a copy per thread.
 local function told(name, form, default)
@@ -78,7 +79,7 @@ local function path_of(ask)
     .. parameter("lora", ask.lora) .. parameter("exclude", ask.tried)
 end
 
---- Return the daemon's choice; `{refused = true}` for none; or nil and why there is no answer.
+--- Return the daemon's choice; or nil and why there is none.
 local function asked(ask, now)
   if now < closed_until then return nil, "skipped" end
   -- One request finds out whether it is back; the others do not wait for that.
@@ -101,7 +102,7 @@ local function asked(ask, now)
   end
   if status == 503 and body:find('"no_target"', 1, true) then
     misses, closed_until = 0, 0
-    return { refused = true }
+    return nil, "no_target"
   end
   misses = misses + 1
   complain("a pick was answered with " .. status .. " " .. body:sub(1, 200))
@@ -154,7 +155,10 @@ core.register_action("scorer_pick", { "http-req" }, function(txn)
     tried = txn:get_var("txn.scorer_tried"),
   }
   local choice, miss = asked(ask, now)
-  if not choice then choice = local_choice(ask, http.now()) end
+  if not choice then
+    -- A daemon that just started knows no target yet; who asked its predecessor does.
+    choice = local_choice(ask, http.now()) or miss == "no_target" and { refused = true } or nil
+  end
   if choice and choice.refused then
     txn:set_var("txn.scorer_refused", true)
   elseif choice then
@@ -209,12 +213,17 @@ function Watch:new() -- luacheck: no self
   return setmetatable({ seen = {} }, Watch)
 end
 
-function Watch:start_analyze(_, channel)
-  if not channel:is_resp() then self.began = http.now() end
+function Watch:start_analyze(txn, channel)
+  if not channel:is_resp() then
+    self.began = http.now()
+    local length = tonumber(txn.sf:req_hdr("content-length"))
+    if length and length <= SHORT_BODY then return end
+  end
   filter.register_data_filter(self, channel)
 end
 
 --- The request is with the target as a whole: from here on it is the target that takes time.
+-- A short one came with its head.
 function Watch:http_end(_, message)
   if not message.channel:is_resp() then self.began = http.now() end
 end
@@ -267,6 +276,11 @@ local function refresh()
   local answer, why = json.decode(body)
   if not answer or type(answer.data) ~= "table" then
     complain("the snapshot cannot be read: " .. tostring(why))
+    return 0
+  end
+  -- A daemon that just started knows no targets or scores yet: what there is stays until it does.
+  if snapshot and answer.data.instance ~= snapshot.data.instance
+    and http.get(site, "/-/ready", SNAPSHOT_WITHIN) ~= 200 then
     return 0
   end
   local rates = {}

@@ -1,5 +1,6 @@
 """HAProxy goes on when the daemon is killed, stopped or out of its mind (cases B49 and B48)."""
 
+import json
 import signal
 import statistics
 import threading
@@ -14,7 +15,7 @@ from tests.integrations.client import Reply, ask, ask_many
 from tests.integrations.engine import Engine
 from tests.integrations.haproxy import Haproxy, until
 from tests.integrations.picker import Picker
-from tests.system.conftest import DaemonProcess, free_port, pool_of
+from tests.system.conftest import DaemonProcess, free_port
 
 pytestmark = pytest.mark.system
 
@@ -83,8 +84,11 @@ def lost(engines, picker, tmp_path_factory):
 def test_daemon_killed_stopped_and_back_under_load(engines, tmp_path: Path):
     """No request fails; picks go by the snapshot, over all targets, and by the daemon again."""
     udp, port = free_port(), free_port()
+    found = tmp_path / "targets.json"
+    found.write_text(json.dumps([{"targets": [each.target for each in engines]}]))
     config = {
-        **pool_of(*(each.target for each in engines)),
+        "global": {"scrape_interval": "200ms", "scrape_timeout": "150ms"},
+        "pools": [{"name": "chat", "file_sd_configs": [{"files": [str(found)]}]}],
         "feedback": {"udp": {"listen": f"127.0.0.1:{udp}"}},
     }
     address = ("--web.listen-address", f"127.0.0.1:{port}")
@@ -103,8 +107,13 @@ def test_daemon_killed_stopped_and_back_under_load(engines, tmp_path: Path):
         time.sleep(2)
         daemons[0].process.kill()
         marks.append(time.monotonic())
-        time.sleep(2.5)
+        time.sleep(2.0)
+        # The new one knows no target at first, which is no reason to refuse anybody.
+        away = found.rename(tmp_path / "away.json")
         daemons.append(DaemonProcess(tmp_path, config, *address))
+        until(lambda: has_no_target(port))
+        time.sleep(1.2)  # long enough to look at its snapshot
+        away.rename(found)
         until(lambda: answers(port))
         marks.append(time.monotonic())
         before = counts(haproxy, "gateway_picks_total")['{by="daemon"}']
@@ -150,6 +159,14 @@ def answers(port: int) -> bool:
         return False
 
 
+def has_no_target(port: int) -> bool:
+    """Whether a daemon on that port answers picks, and names nobody."""
+    try:
+        return requests.get(f"http://127.0.0.1:{port}/pick", timeout=1).status_code == 503
+    except requests.RequestException:
+        return False
+
+
 @pytest.mark.parametrize(
     "way", ["refuses", "hangs", "hangs_up", "fails", "half", "nonsense", "slow", "no_pool", "name"]
 )
@@ -162,6 +179,12 @@ def test_daemon_out_of_its_mind_fails_open(lost: Haproxy, picker: Picker, way: s
     assert statistics.median(reply.first for reply in replies) < BUDGET
     assert max(reply.first for reply in replies) < 1.0
     assert len({reply.engine for reply in replies}) > 1
+
+
+def test_attempt_without_a_pick_goes_to_the_servers_in_the_file(lost: Haproxy):
+    """As when a client leaves before there is one; HAProxy must not ask itself."""
+    for headers in ({}, {"x_scorer_pick": ""}, {"x_scorer_pick": "- - - 0 nobody - - - -"}):
+        assert ask(lost.ports[9811], **headers).complete
 
 
 def test_target_that_does_not_exist_is_passed_by(lost: Haproxy, picker: Picker, engines):
