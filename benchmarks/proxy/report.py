@@ -12,7 +12,7 @@ GOALS = (
     ("nginx, auth_request", "p50", 45.0, "added p50 at one connection"),
 )
 ALL_PICKS = 0.98
-"""Picks a request, below which some requests went without one: those under way at the ends count."""
+"""Picks a request, below which some went without one: those under way at the ends count."""
 PAGE = """\
 # What a pick costs in a proxy
 
@@ -30,8 +30,8 @@ the difference to the same proxy without a pick in the same round, for a router 
 
 The examples run as they are shipped, but for one thing: a pick may take half a second rather than
 20 ms. On a core that it shares with the load the daemon is late at times; the proxies would go on
-without it, and the row would show less than a pick costs. A run in which requests did so all the same
-is repeated up to twice; *added* is left out where that was of no use.
+without it, and the row would show less than a pick costs. A run in which requests did so all the
+same is repeated up to twice; *added* is left out where that was of no use.
 
 {notes}"""
 HEAD = (

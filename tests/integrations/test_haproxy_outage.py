@@ -14,7 +14,7 @@ import requests
 from tests.integrations.client import Reply, ask, ask_many
 from tests.integrations.engine import Engine
 from tests.integrations.haproxy import Haproxy, until
-from tests.integrations.picker import Picker
+from tests.integrations.picker import Picker, blackhole
 from tests.system.conftest import DaemonProcess, free_port
 
 pytestmark = pytest.mark.system
@@ -179,6 +179,21 @@ def test_daemon_out_of_its_mind_fails_open(lost: Haproxy, picker: Picker, way: s
     assert statistics.median(reply.first for reply in replies) < BUDGET
     assert max(reply.first for reply in replies) < 1.0
     assert len({reply.engine for reply in replies}) > 1
+
+
+def test_daemon_whose_connections_are_dropped_costs_no_request(engines, tmp_path: Path):
+    """Connecting is part of what a pick may take."""
+    servers = "".join(f"    server {each.target} {each.target}\n" for each in engines)
+    with blackhole() as port:
+        haproxy = Haproxy(tmp_path, "lua.cfg", {9808: port}, servers)
+        try:
+            replies = [ask(haproxy.port) for _ in range(25)]
+            misses = counts(haproxy, "gateway_pick_misses_total")
+        finally:
+            haproxy.stop()
+    assert [reply for reply in replies if not reply.complete] == []
+    assert statistics.median(reply.first for reply in replies) < BUDGET
+    assert misses['{reason="timeout"}'] >= 3
 
 
 def test_attempt_without_a_pick_goes_to_the_servers_in_the_file(lost: Haproxy):
