@@ -7,7 +7,7 @@ SIDE_BY_SIDE := -n $(shell echo $$((2 * $$(nproc)))) --dist loadfile --no-loadsc
 CODE := scorer exporters dashboards tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format bench-pick bench-proxy bench-scrape bench-sim bench-sim-full dashboards dashboards-render replay clean
+.PHONY: help run test check lint format bench-pick bench-proxy bench-outage bench-scrape bench-sim bench-sim-full dashboards dashboards-render replay clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -46,6 +46,10 @@ bench-pick: ## picks a second, latency and CPU per pick: benchmarks/results/pick
 bench-proxy: ## what a pick costs in nginx, HAProxy and Envoy, beside two routers: benchmarks/results/proxy.md
 	@scripts/setup.sh bench-proxy
 	$(BIN)/python -m benchmarks.proxy.run
+
+bench-outage: ## the daemon killed under load, behind nginx, HAProxy and Envoy: benchmarks/results/outage.md
+	@scripts/setup.sh bench-outage
+	$(BIN)/python -m benchmarks.proxy.outage
 
 bench-scrape: ## cost of a scrape by engine, and of a daemon with 100, 500, 1,000 targets: benchmarks/results/scrape.md
 	@scripts/setup.sh run

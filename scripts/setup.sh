@@ -214,8 +214,18 @@ case ${1:-} in
         need_packages "[dev]"
         need wrk wrk
         need taskset util-linux
+        need_nginx
+        need_haproxy
         need_router vllm-router 0.1.17
         need_router sglang-router 0.3.2
+        ;;
+    bench-outage)
+        need_packages "[dev]"
+        need_plots
+        need wrk wrk
+        need taskset util-linux
+        need_nginx
+        need_haproxy
         ;;
     plot)
         need_packages "[dev]"
@@ -226,5 +236,5 @@ case ${1:-} in
         need_prometheus
         need_grafana_packages
         ;;
-    *) die "usage: scripts/setup.sh run|test|bench|bench-proxy|plot|render" ;;
+    *) die "usage: scripts/setup.sh run|test|bench|bench-proxy|bench-outage|plot|render" ;;
 esac

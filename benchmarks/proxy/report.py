@@ -11,8 +11,8 @@ GOALS = (
     ("nginx, Lua with feedback", "proxy_cpu", 20.0, "added CPU of the proxy a request"),
     ("nginx, auth_request", "p50", 45.0, "added p50 at one connection"),
 )
-
-
+ALL_PICKS = 0.98
+"""Picks a request, below which some went without one: those under way at the ends count."""
 PAGE = """\
 # What a pick costs in a proxy
 
@@ -28,8 +28,10 @@ the difference to the same proxy without a pick in the same round, for a router 
 
 {table}
 
-Fewer than one pick a request means that the daemon did not answer within 20 ms, on a core that it
-shares with the load, and was left alone for a while: such a row shows less than a pick costs.
+The examples run as they are shipped, but for one thing: a pick may take half a second rather than
+20 ms. On a core that it shares with the load the daemon is late at times; the proxies would go on
+without it, and the row would show less than a pick costs. A run in which requests did so all the
+same is repeated up to twice; *added* is left out where that was of no use.
 
 {notes}"""
 HEAD = (
@@ -60,15 +62,24 @@ def _row(row: Mapping[str, Any], base: Mapping[str, Any] | None) -> str:
     cells = [
         row["name"],
         _spread([each["p50"] for each in one]),
-        "" if base is None else f"{added(row, base, 'one', 'p50'):+.0f}",
+        "" if base is None else _added(row, base, "one", "p50"),
         _spread([each["proxy_cpu"] for each in many]) if row["name"] != DIRECT else "",
         "" if base is None or base["name"] == DIRECT
-        else f"{added(row, base, 'many', 'proxy_cpu'):+.0f}",
+        else _added(row, base, "many", "proxy_cpu"),
         f"{median(each['daemon_cpu'] for each in many):.0f}",
         f"{median(each['picks'] for each in many):.2f}",
         f"{median(each['per_second'] for each in many):,.0f}",
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
+
+
+def picked(row: Mapping[str, Any], load: str) -> bool:
+    """Return whether all requests were picked for, where the way asks."""
+    return not row.get("asks") or median(each["picks"] for each in row[load]) >= ALL_PICKS
+
+
+def _added(row: Mapping[str, Any], base: Mapping[str, Any], load: str, figure: str) -> str:
+    return f"{added(row, base, load, figure):+.0f}" if picked(row, load) else "–"
 
 
 def added(row: Mapping[str, Any], base: Mapping[str, Any], load: str, figure: str) -> float:
@@ -86,7 +97,8 @@ def _goals(rows: Sequence[Mapping[str, Any]], bases: Mapping[str, Any]) -> list[
     for name, figure, limit, words in GOALS:
         row = next((each for each in rows if each["name"] == name), None)
         if row is not None:
-            value = added(row, bases[row["base"]], "one" if figure == "p50" else "many", figure)
-            verdict = "reached" if value <= limit else "**not reached**"
+            load = "one" if figure == "p50" else "many"
+            value = added(row, bases[row["base"]], load, figure)
+            verdict = "reached" if value <= limit and picked(row, load) else "**not reached**"
             found.append(f"- {name}: {words} {value:.0f} µs, to reach: {limit:g} µs: {verdict}.")
     return found

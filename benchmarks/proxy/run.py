@@ -22,13 +22,15 @@ from benchmarks.pick.report import commit, cpu_lines, cpu_model, said
 from benchmarks.pick.run import LOAD_CORE, RESULTS, SERVER_CORE, ports_of, running
 from benchmarks.proxy.backend import ENGINES
 from benchmarks.proxy.measure import Run, load
-from benchmarks.proxy.report import markdown
+from benchmarks.proxy.report import ALL_PICKS, markdown
 from benchmarks.proxy.ways import DIRECT, WAYS, Site, Way, program
 from scorer.config.exporters import ExportersConfig
 
 EXAMPLE_PORTS = (8080, 9145, *range(9800, 9820))
 """Ports that the examples use."""
 START_WITHIN = 60.0
+ATTEMPTS = 3
+"""How often a run is made in which requests went without a pick."""
 
 
 def free_port() -> int:
@@ -103,8 +105,11 @@ def answers(port: int) -> bool:
 def measured(ways: list[Way], options: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the runs of each way: all ways in turn, round after round."""
     rows: dict[str, dict[str, Any]] = {
-        name: {"name": name, "base": base, "one": [], "many": []}
-        for name, base in [(DIRECT, ""), *((way.name, way.base) for way in ways)]
+        name: {"name": name, "base": base, "asks": asks, "one": [], "many": []}
+        for name, base, asks in [
+            (DIRECT, "", False),
+            *((way.name, way.base, way.asks) for way in ways),
+        ]
     }
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -137,8 +142,11 @@ def _note(
     options: argparse.Namespace,
 ) -> None:
     for key, connections in (("one", 1), ("many", 32)):
-        done: Run = load(port, connections, options.seconds, proxy_pid, scorer)
-        row[key].append(asdict(done))
+        for attempt in range(ATTEMPTS):
+            done: Run = load(port, connections, options.seconds, proxy_pid, scorer)
+            if not row["asks"] or done.picks >= ALL_PICKS or attempt == ATTEMPTS - 1:
+                row[key].append(asdict(done))
+                break
 
 
 def environment(options: argparse.Namespace) -> dict[str, Any]:
@@ -163,7 +171,7 @@ def environment(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Measure, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--only", default="", help="ways whose name contains this")
     parser.add_argument("--results", type=Path, default=RESULTS)

@@ -11,16 +11,15 @@
 --     txn.scorer_pool, txn.scorer_model, txn.scorer_key, txn.scorer_lora   if set
 --     txn.scorer_tried   targets not to return, with commas between
 --   and sets
---     txn.scorer_pick    "target pick_id pool alternates by miss", "-" for what is missing
+--     txn.scorer_pick    "target pick_id pool alternates by miss ip port name", "-" for what is
+--                        missing; the name of a host that has to be resolved is in place of the IP
 --     txn.scorer_refused when there is no target: the pool is empty, drained, or all are tried
--- action `lua.scorer_target` (http-request), reads txn.scorer_pick and sets
---     txn.scorer_target, txn.scorer_host (an IP), txn.scorer_port; txn.scorer_name for a host
---     that has to be resolved
 -- action `lua.scorer_error` (http-response), for errors: txn.scorer_error, txn.scorer_headers,
 --     and txn.scorer_again when another target may be asked
 -- fetch  `lua.scorer_record` (log-format): the fields of a feedback record, without braces
 -- service `lua.scorer_metrics` (http-request use-service): the page for Prometheus
--- filter `lua.scorer`: ends leases; where txn.scorer_stream is set, txn.scorer_ttft in µs
+-- filter `lua.scorer_lease`: ends the lease of a pick; in each front end that picks
+-- filter `lua.scorer`: that, and where txn.scorer_stream is set, txn.scorer_ttft in µs
 -- luacheck: globals core filter
 
 local answers = require "scorer.answers"
@@ -38,6 +37,7 @@ local BUSY_SHARE = 20 -- a snapshot is read for a twentieth of the time at most
 local LOG_EVERY = 10.0 -- seconds between two lines about the daemon
 local BYTES_PER_TOKEN = 4
 local MOST_ERROR = 4096
+local SHORT_BODY = 16384
 
 --- Return what the configuration says by `setenv`; 2.6 hands no arguments to a copy per thread.
 local function told(name, form, default)
@@ -68,21 +68,18 @@ local function escaped(text)
   return (text:gsub("[^%w._~:%-]", function(sign) return ("%%%02X"):format(sign:byte()) end))
 end
 
-local function path_of(ask)
-  local parts = { "format=json" }
-  local function add(name, text)
-    if text and text ~= "" then parts[#parts + 1] = name .. "=" .. escaped(tostring(text)) end
-  end
-  add("prompt_bytes", ask.bytes)
-  add("pool", ask.pool)
-  add("model", ask.model)
-  add("key", ask.key)
-  add("lora", ask.lora)
-  add("exclude", ask.tried)
-  return "/pick?" .. table.concat(parts, "&")
+local function parameter(name, text)
+  if not text or text == "" then return "" end
+  return "&" .. name .. "=" .. escaped(tostring(text))
 end
 
---- Return the daemon's choice; `{refused = true}` for none; or nil and why there is no answer.
+local function path_of(ask)
+  return "/pick?format=json" .. (ask.bytes and "&prompt_bytes=" .. ask.bytes or "")
+    .. parameter("pool", ask.pool) .. parameter("model", ask.model) .. parameter("key", ask.key)
+    .. parameter("lora", ask.lora) .. parameter("exclude", ask.tried)
+end
+
+--- Return the daemon's choice; or nil and why there is none.
 local function asked(ask, now)
   if now < closed_until then return nil, "skipped" end
   -- One request finds out whether it is back; the others do not wait for that.
@@ -95,17 +92,17 @@ local function asked(ask, now)
     return nil, body
   end
   local target = status == 200 and body:match('^{"target":"([^"]+)"')
-  if target and not ("," .. (ask.tried or "") .. ","):find("," .. target .. ",", 1, true) then
+  local tried = ask.tried
+  if target and not (tried and ("," .. tried .. ","):find("," .. target .. ",", 1, true)) then
     misses, closed_until = 0, 0
-    local others = body:match('"alternates":%[(.-)%],"pick_id"') or ""
-    return {
-      target = target, pick_id = body:match('"pick_id":"([^"]+)"'), by = "daemon",
-      pool = body:match('"pool":"([^"]+)"'), alternates = select(2, others:gsub('"[^"]+"', "")),
-    }
+    local others, id, pool =
+      body:match('"alternates":%[(.-)%],"pick_id":"([^"]+)".-"pool":"([^"]+)"')
+    local alternates = others and others ~= "" and (others:find('","', 1, true) and 2 or 1) or 0
+    return { target = target, pick_id = id, by = "daemon", pool = pool, alternates = alternates }
   end
   if status == 503 and body:find('"no_target"', 1, true) then
     misses, closed_until = 0, 0
-    return { refused = true }
+    return nil, "no_target"
   end
   misses = misses + 1
   complain("a pick was answered with " .. status .. " " .. body:sub(1, 200))
@@ -117,10 +114,12 @@ local function local_choice(ask, now)
   if not snapshot then return nil end
   local pool = p2c.pool(snapshot.data, ask.pool, ask.model)
   if not pool then return nil end
-  local view = snapshot.views[pool.pool]
+  local old = now - snapshot.made > p2c.BRIEF
+  local key = (old and "old " or "new ") .. pool.pool
+  local view = snapshot.views[key]
   if not view then
-    view = p2c.view(pool, math.random)
-    snapshot.views[pool.pool] = view
+    view = p2c.view(old and p2c.lasting(pool) or pool, math.random)
+    snapshot.views[key] = view
   end
   local exclude = {}
   for target in (ask.tried or ""):gmatch("[^,]+") do exclude[target] = true end
@@ -138,6 +137,14 @@ local function rate_of(target)
   return snapshot and snapshot.rates[target] or 8000
 end
 
+--- Return what HAProxy needs to know of a target: an IP, a port, and a host that is a name.
+local function place_of(target)
+  local host, port = target:match("^%[?(.-)%]?:(%d+)$")
+  if not host then return "- - -" end
+  if host:find("^[%d.]+$") or host:find(":", 1, true) then return host .. " " .. port .. " -" end
+  return "- " .. port .. " " .. host
+end
+
 core.register_action("scorer_pick", { "http-req" }, function(txn)
   local now = http.now()
   local bytes = tonumber(txn.sf:req_hdr("content-length"))
@@ -148,7 +155,10 @@ core.register_action("scorer_pick", { "http-req" }, function(txn)
     tried = txn:get_var("txn.scorer_tried"),
   }
   local choice, miss = asked(ask, now)
-  if not choice then choice = local_choice(ask, http.now()) end
+  if not choice then
+    -- A daemon that just started knows no target yet; who asked its predecessor does.
+    choice = local_choice(ask, http.now()) or miss == "no_target" and { refused = true } or nil
+  end
   if choice and choice.refused then
     txn:set_var("txn.scorer_refused", true)
   elseif choice then
@@ -156,23 +166,9 @@ core.register_action("scorer_pick", { "http-req" }, function(txn)
     txn:set_var("txn.scorer_lease", lease)
   end
   choice = choice or {}
-  txn:set_var("txn.scorer_pick", table.concat({
-    choice.target or "-", choice.pick_id or "-", choice.pool or "-", choice.alternates or 0,
-    choice.by or "nobody", miss or "-",
-  }, " "))
-end, 0)
-
-core.register_action("scorer_target", { "http-req" }, function(txn)
-  local target = tostring(txn:get_var("txn.scorer_pick")):match("^(%S+)")
-  local host, port = (target or "-"):match("^%[?(.-)%]?:(%d+)$")
-  if not host then return end
-  txn:set_var("txn.scorer_target", target)
-  txn:set_var("txn.scorer_port", tonumber(port))
-  if host:find("^[%d.]+$") or host:find(":", 1, true) then
-    txn:set_var("txn.scorer_host", host)
-  else
-    txn:set_var("txn.scorer_name", host)
-  end
+  txn:set_var("txn.scorer_pick", (choice.target or "-") .. " " .. (choice.pick_id or "-") .. " "
+    .. (choice.pool or "-") .. " " .. (choice.alternates or 0) .. " " .. (choice.by or "nobody")
+    .. " " .. (miss or "-") .. " " .. (choice.target and place_of(choice.target) or "- - -"))
 end, 0)
 
 -- The answer. --------------------------------------------------------------------------------
@@ -193,18 +189,41 @@ core.register_action("scorer_error", { "http-res" }, function(txn)
   end
 end, 0)
 
-local Watch = { id = "scorer", flags = filter.FLT_CFG_FL_HTX } -- without it: skipped silently
+-- A filter's functions cost something each time, so each front end has only what it needs; without
+-- the flag they are skipped silently.
+local Lease = { id = "scorer_lease", flags = filter.FLT_CFG_FL_HTX }
+Lease.__index = Lease
+
+function Lease:new() -- luacheck: no self
+  return setmetatable({}, Lease)
+end
+
+function Lease:end_analyze(txn, channel) -- luacheck: no self
+  if not channel:is_resp() then return end
+  local lease = txn:get_var("txn.scorer_lease")
+  if lease then load.finish(lease) end
+end
+
+local Watch = {
+  id = "scorer", flags = filter.FLT_CFG_FL_HTX, end_analyze = Lease.end_analyze,
+}
 Watch.__index = Watch
 
 function Watch:new() -- luacheck: no self
   return setmetatable({ seen = {} }, Watch)
 end
 
-function Watch:start_analyze(_, channel)
+function Watch:start_analyze(txn, channel)
+  if not channel:is_resp() then
+    self.began = http.now()
+    local length = tonumber(txn.sf:req_hdr("content-length"))
+    if length and length <= SHORT_BODY then return end
+  end
   filter.register_data_filter(self, channel)
 end
 
 --- The request is with the target as a whole: from here on it is the target that takes time.
+-- A short one came with its head.
 function Watch:http_end(_, message)
   if not message.channel:is_resp() then self.began = http.now() end
 end
@@ -226,19 +245,14 @@ function Watch:http_payload(txn, message)
     if reason then txn:set_var("txn.scorer_finish_reason", reason) end
     return
   else
-    local seconds = http.now() - (self.began or http.now())
+    local seconds = http.now() - self.began
     txn:set_var("txn.scorer_ttft", math.max(1, math.floor(seconds * 1000000)))
   end
   filter.unregister_data_filter(self, channel)
 end
 
-function Watch:end_analyze(txn, channel) -- luacheck: no self
-  if not channel:is_resp() then return end
-  local lease = txn:get_var("txn.scorer_lease")
-  if lease then load.finish(lease) end
-end
-
 core.register_filter("scorer", Watch, function(watch) return watch end)
+core.register_filter("scorer_lease", Lease, function(lease) return lease end)
 
 -- The end. No hook sees the end of every request but the one that writes its log line. --------
 
@@ -262,6 +276,11 @@ local function refresh()
   local answer, why = json.decode(body)
   if not answer or type(answer.data) ~= "table" then
     complain("the snapshot cannot be read: " .. tostring(why))
+    return 0
+  end
+  -- A daemon that just started knows no targets or scores yet: what there is stays until it does.
+  if snapshot and answer.data.instance ~= snapshot.data.instance
+    and http.get(site, "/-/ready", SNAPSHOT_WITHIN) ~= 200 then
     return 0
   end
   local rates = {}

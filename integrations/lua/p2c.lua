@@ -33,6 +33,10 @@
 --
 --   p2c.work(tokens)   token-equivalents of a prompt
 --
+--   p2c.lasting(pool)  the pool without what is true for seconds only, saturation cooldowns and
+--                      full KV caches: for a snapshot that is older than p2c.BRIEF seconds, or
+--                      whoever was full when the daemon died would get no long prompt again
+--
 -- JSON's null may be nil or any value that is no number, string or boolean (cjson.null).
 
 local p2c = {}
@@ -191,6 +195,21 @@ local function row_of(target, guard)
     outstanding = target.outstanding,
     fresh = target.fresh_tokens,
   }
+end
+
+p2c.BRIEF = 10.0
+
+function p2c.lasting(pool)
+  local copy = {}
+  for name, value in pairs(pool) do copy[name] = value end
+  copy.targets = {}
+  for place, target in ipairs(pool.targets) do
+    local kept = {}
+    for name, value in pairs(target) do kept[name] = value end
+    kept.cooling, kept.kv_cache = false, nil
+    copy.targets[place] = kept
+  end
+  return copy
 end
 
 function p2c.view(pool, random)

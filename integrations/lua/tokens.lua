@@ -28,6 +28,7 @@ end
 --- Return the text of an error that a chunk carries, nil without one.
 -- Quotes in what a model writes are escaped, so its words about errors are none.
 function _M.error_in(chunk)
+  if not chunk:find("error", 1, true) then return nil end
   local place = chunk:find('"error"', 1, true)
   if place and chunk:find('^"error"%s*:%s*[{"]', place) and chunk:byte(place - 1) ~= 92 then
     return chunk:sub(place, place + 4095)

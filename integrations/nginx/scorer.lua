@@ -11,10 +11,9 @@
 --   init_worker_by_lua_block { scorer.start() }
 --   upstream engines { server 0.0.0.1; balancer_by_lua_block { scorer.balance() } keepalive 256; }
 --   location /v1/ {
---     access_by_lua_block        { scorer.pick() }
---     header_filter_by_lua_block { scorer.header() }
---     body_filter_by_lua_block   { scorer.body() }
---     log_by_lua_block           { scorer.done() }
+--     access_by_lua_block      { scorer.pick() }
+--     body_filter_by_lua_block { scorer.body() }
+--     log_by_lua_block         { scorer.done() }
 --     proxy_pass http://engines;
 --   }
 --   location = /metrics { content_by_lua_block { scorer.metrics() } }
@@ -39,6 +38,7 @@ local floor, max = math.floor, math.max
 local BYTES_PER_TOKEN = 4
 local MISSES, SKIP_FOR = 3, 1.0 -- after 3 misses in a row the daemon is not asked for a second
 local MOST_ERROR = 4096
+local SHORT_BODY = 16384
 local MOST_REMEMBERED = 4096 -- addresses of targets
 local MOST_DECODED = 65536 -- bytes of a body that is read as JSON to find its model
 local LIMIT_HEADERS = { -- variables of the upstream's answer that tell why it refused
@@ -131,15 +131,17 @@ local function parameter(name, value)
   return "&" .. name .. "=" .. ngx.escape_uri(tostring(value))
 end
 
-local pool_parameter -- of the pool in the options, made once
+local ASK, HOST = "GET /pick?format=json", " HTTP/1.1\r\nHost: scorer\r\n\r\n"
+local ask_pool -- the beginning of a request for a pick from the pool in the options
 
 --- Start the timers of a worker. In init_worker_by_lua.
 function _M.start()
-  pool_parameter = parameter("pool", options.pool)
+  ask_pool = ASK .. parameter("pool", options.pool)
   math.randomseed(ngx.worker.pid() * 1000 + floor(now() * 1000) % 1000000)
   local function flush()
     guarded("feedback", feedback.flush)
     guarded("metrics", metrics.flush)
+    guarded("load", load.flush)
   end
   assert(ngx.timer.every(options.flush_interval, flush))
   if ngx.worker.id() == 0 then
@@ -167,8 +169,11 @@ local function refuse(status, message)
 end
 
 --- Read the request; returns the length of its body in bytes, nil where that is not known.
+-- A short body comes with its head, and nginx reads it by itself; a long one may take its time,
+-- and a pick should not be made before that.
 local function read_request()
   local length = tonumber(ngx.var.http_content_length)
+  if length and length <= SHORT_BODY and not options.model_from_body then return length end
   if not length and ngx.req.get_method() == "GET" then return BYTES_PER_TOKEN end
   -- http-lua cannot read a body of HTTP/2 that does not tell its length: nginx does so later.
   if length or ngx.req.http_version() < 2 then
@@ -212,7 +217,75 @@ end
 
 local REASONS = { timeout = "timeout", ["connection refused"] = "refused" }
 
---- Ask the daemon; returns its answer, or nil and a status that the client must be told.
+local lists, listed = {}, 0 -- targets by the part of an answer that names them
+
+--- Keep of a list of targets those that can be reached by address.
+local function usable(target, alternates)
+  local found = {}
+  for place = 0, #alternates do
+    local each = place == 0 and target or alternates[place]
+    if type(each) == "string" and address_of(each) then
+      found[#found + 1] = each
+    else
+      ngx.log(ngx.ERR, "scorer: a target must be an IP address and port, got ", tostring(each))
+    end
+  end
+  return found
+end
+
+local PICK_ID = "^[%w_.-]+$"
+local ANSWER = '^({"target":"[^"\\]*","url":"[^"\\]*","alternates":%[.-%]),'
+  .. '"pick_id":"([%w_.-]+)".*"pool":"([^"\\]*)"'
+
+--- Return the targets, the pick's id and the pool of an answer; nil for one that is none.
+-- The daemon writes them in this order; what stands between is the same again and again, so it
+-- is read as JSON once.
+local function read_answer(body)
+  local names, pick_id, pool = body:match(ANSWER)
+  if not names then
+    local answer = cjson.decode(body)
+    if type(answer) ~= "table" or type(answer.target) ~= "string"
+      or type(answer.alternates) ~= "table" then
+      return nil
+    end
+    local id = type(answer.pick_id) == "string" and answer.pick_id:match(PICK_ID) or nil
+    return usable(answer.target, answer.alternates), id, answer.pool
+  end
+  local found = lists[names]
+  if not found then
+    local answer = cjson.decode(names .. "}")
+    if not answer then return nil end
+    if listed >= MOST_REMEMBERED then lists, listed = {}, 0 end
+    found = usable(answer.target, answer.alternates)
+    lists[names], listed = found, listed + 1
+  end
+  return found, pick_id, pool
+end
+
+--- Note that the daemon answered with an error; returns a status that the client must be told.
+local function refused(status, body)
+  local answer = cjson.decode(body)
+  if type(answer) ~= "table" or status >= 500 and status ~= 503 then
+    missed("status_" .. status)
+    return nil
+  end
+  misses = 0
+  metrics.miss("status_" .. status)
+  return answer.errorType == "unknown_model" and 404 or nil, answer.error
+end
+
+--- Return what the daemon must be asked.
+local function question(ask)
+  local text = ask.pool == options.pool and ask_pool or ASK .. parameter("pool", ask.pool)
+  if ask.model then text = text .. parameter("model", ask.model) end
+  if ask.key then text = text .. parameter("key", ask.key) end
+  if ask.lora then text = text .. parameter("lora", ask.lora) end
+  if ask.bytes then text = text .. "&prompt_bytes=" .. ask.bytes end
+  return text .. HOST
+end
+
+--- Ask the daemon; returns targets, the pick's id and the pool; or nil, perhaps with a status
+-- that the client must be told and why.
 local function ask_daemon(ask)
   if misses >= MISSES then
     if now() < skip_until then
@@ -221,40 +294,19 @@ local function ask_daemon(ask)
     end
     skip_until = now() + SKIP_FOR -- one request finds out, the others need not wait
   end
-  local pool = ask.pool == options.pool and pool_parameter or parameter("pool", ask.pool)
-  local request = "GET /pick?format=json" .. pool
-    .. parameter("model", ask.model) .. parameter("key", ask.key) .. parameter("lora", ask.lora)
-    .. parameter("prompt_bytes", ask.bytes) .. " HTTP/1.1\r\nHost: scorer\r\n\r\n"
-  local status, body = http.exchange(options.daemon, request, options.deadline)
+  local status, body = http.exchange(options.daemon, question(ask), options.deadline)
   if not status then
     missed(REASONS[body] or "broken")
     return nil
   end
-  local answer = cjson.decode(body)
-  if type(answer) ~= "table" or status >= 500 and status ~= 503 or status == 200
-    and not (type(answer.target) == "string" and type(answer.alternates) == "table") then
-    missed(status == 200 and "broken" or "status_" .. status)
+  if status ~= 200 then return nil, refused(status, body) end
+  local targets, pick_id, pool = read_answer(body)
+  if not targets then
+    missed("broken")
     return nil
   end
   misses = 0
-  if status == 200 then return answer end
-  metrics.miss("status_" .. status)
-  return nil, answer.errorType == "unknown_model" and 404 or nil, answer.error
-end
-
---- Keep of a list of targets those that can be reached by address.
-local function usable(target, alternates)
-  local found = {}
-  local function add(each)
-    if type(each) == "string" and address_of(each) then
-      found[#found + 1] = each
-    else
-      ngx.log(ngx.ERR, "scorer: a target must be an IP address and port, got ", tostring(each))
-    end
-  end
-  add(target)
-  for _, each in ipairs(alternates) do add(each) end
-  return found
+  return targets, pick_id, pool
 end
 
 --- Pick without the daemon; returns the answer and its targets, or nil and the reason.
@@ -275,28 +327,27 @@ function _M.pick(request)
   ask.tokens = bytes and floor(bytes / BYTES_PER_TOKEN)
   if options.model_from_body and not ask.model then ask.model = model_of_body() end
   if ask.model then ask.model = ask.model:sub(1, 256) end
-  local ctx = { ask = ask }
-  local answer, status, reason = ask_daemon(ask)
-  if status then return refuse(status, reason) end
-  local targets = answer and usable(answer.target, answer.alternates) or {}
-  if #targets > 0 then
-    ctx.pick_id = answer.pick_id
+  local targets, pick_id, pool = ask_daemon(ask)
+  if not targets and pick_id then return refuse(pick_id, pool) end
+  if targets and #targets > 0 then
     metrics.pick("daemon")
     if #targets == 1 then
       -- Somebody to try next, where the pool has anybody else.
       local _, more = pick_locally(ask, { [targets[1]] = true })
-      if type(more) == "table" then targets[2] = more[1] end
+      if type(more) == "table" then targets = { targets[1], more[1] } end
     end
   else
-    answer, targets = pick_locally(ask, {})
+    local answer, found = pick_locally(ask, {})
     if not answer then
       metrics.pick("nobody")
-      return refuse(503, targets)
+      return refuse(503, found)
     end
     metrics.pick(answer.reason and "local" or "random")
+    targets, pick_id, pool = found, nil, answer.pool
   end
-  ctx.pool, ctx.targets = answer.pool, targets
-  ngx.ctx.scorer = ctx
+  ngx.ctx.scorer = {
+    pick_id = pick_id, pool = pool, targets = targets, tokens = ask.tokens, attempt = 0,
+  }
 end
 
 -- Attempts. ----------------------------------------------------------------------------------
@@ -337,10 +388,10 @@ local function failed(ctx, code)
   metrics.request(ctx.pool, target, status)
   metrics.retry(ctx.pool, target)
   -- An item of its own, without the pick: its headers would be lost in a list of attempts.
-  feedback.tell({ fields = {
-    target = target, pool = ctx.pool, status = status, prompt_tokens = ctx.ask.tokens,
+  feedback.tell({
+    target = target, pool = ctx.pool, status = status, prompt_tokens = ctx.tokens,
     headers = answered and limit_headers() or nil, duration_seconds = max(0, now() - ctx.sent_at),
-  } })
+  })
 end
 
 --- Set the peer of this attempt. In balancer_by_lua.
@@ -357,7 +408,7 @@ function _M.balance()
   elseif #ctx.targets > 1 then
     balancer.set_more_tries(#ctx.targets - 1)
   end
-  ctx.attempt = (ctx.attempt or 0) + 1
+  ctx.attempt = ctx.attempt + 1
   local target = ctx.targets[ctx.attempt]
   if not target then
     -- A kept connection that the engine closed gives nginx one try more than we asked for.
@@ -365,7 +416,7 @@ function _M.balance()
     return ngx.exit(502)
   end
   ctx.target, ctx.sent_at = target, now()
-  ctx.lease = load.start(target, ctx.ask.tokens or 0)
+  ctx.lease = load.start(target, ctx.tokens or 0)
   local address = address_of(target)
   local ok, problem = balancer.set_current_peer(address.host, address.port)
   if not ok then
@@ -376,12 +427,9 @@ end
 
 -- The answer. --------------------------------------------------------------------------------
 
---- See whether the answer is a stream. In header_filter_by_lua.
-function _M.header()
-  local ctx = ngx.ctx.scorer
-  if not ctx then return end
-  local kind = ngx.header.content_type
-  ctx.streams = type(kind) == "string" and kind:find("text/event-stream", 1, true) ~= nil
+--- Return the time between two moments as a number of JSON, in seconds.
+local function milliseconds(start, stop)
+  return max(0, floor((stop - start) * 1000 + 0.5)) .. "e-3"
 end
 
 local function first_token(ctx)
@@ -390,19 +438,18 @@ local function first_token(ctx)
   if ctx.lease then load.first_token(ctx.lease) end
   metrics.ttft(ctx.pool, ctx.target, ctx.ttft)
   -- After a retry the daemon learns at the end that the request has moved.
-  if ctx.pick_id and ctx.attempt == 1 then
-    ctx.told = { fields = {
-      event = "first_token", pick_id = ctx.pick_id, target = ctx.target,
-      ttft_seconds = ctx.ttft, stream = true,
-    } }
-    feedback.tell(ctx.told)
-  end
+  if ctx.pick_id and ctx.attempt == 1 then feedback.first_token(ctx) end
 end
 
 --- Look at what passes by. In body_filter_by_lua.
 function _M.body()
   local ctx = ngx.ctx.scorer
   if not (ctx and ctx.sent_at) then return end
+  if not ctx.status then
+    ctx.status = ngx.status
+    local kind = ngx.header.content_type
+    ctx.streams = type(kind) == "string" and kind:find("text/event-stream", 1, true) ~= nil
+  end
   local chunk, last = ngx.arg[1], ngx.arg[2]
   if last then
     ctx.complete = true
@@ -413,7 +460,7 @@ function _M.body()
   end
   ctx.begun = true
   if chunk == "" then return end
-  if ngx.status >= 400 then
+  if ctx.status >= 400 then
     local kept = ctx.error_body or ""
     if #kept < MOST_ERROR then ctx.error_body = (kept .. chunk):sub(1, MOST_ERROR) end
   elseif ctx.streams then
@@ -428,11 +475,8 @@ end
 --- Say in the item how a stream ended.
 local function stream_end(ctx, item)
   item.stream = true
-  if ctx.told and ctx.told.sent then
-    item.ttft_seconds = nil
-  elseif ctx.ttft then
-    if ctx.told then ctx.told.dropped = true end
-    item.ttft_seconds = ctx.ttft
+  if ctx.ttft then
+    if not ctx.told then item.ttft_seconds = ctx.ttft end
   elseif ctx.complete then
     item.output_tokens = 0
     item.finish_reason = ctx.finish_reason
@@ -447,24 +491,11 @@ local function stream_end(ctx, item)
   end
 end
 
---- Tell how the request ended. In log_by_lua.
-function _M.done()
-  local ctx = ngx.ctx.scorer
-  if not ctx then return end
-  if not ctx.lease then
-    -- Every attempt was told already, or the client left before the first: only the pick ends.
-    local ended = { pick_id = ctx.pick_id, target = "", gateway_status = ngx.status }
-    if ctx.pick_id then feedback.tell({ fields = ended }) end
-    return
-  end
-  local status = part(ngx.var.upstream_status, ctx.attempt)
-  if part(ngx.var.upstream_header_time, ctx.attempt) == nil then
-    -- No head: refused, reset or timed out, which nginx calls 502 or 504; or the client left.
-    status = ngx.status ~= 499 and 0 or nil
-  end
+--- Return the report of a request that did not end as it should, or not as a stream.
+local function report_of(ctx, status, load_report)
   local item = {
     pick_id = ctx.pick_id, target = ctx.target, pool = ctx.pool, status = status,
-    prompt_tokens = ctx.ask.tokens, duration_seconds = max(0, now() - ctx.sent_at),
+    prompt_tokens = ctx.tokens, duration_seconds = max(0, now() - ctx.sent_at),
   }
   if ngx.status == 499 then item.gateway_status = 499 end
   if status and status >= 200 and status < 300 then
@@ -473,16 +504,61 @@ function _M.done()
     else
       item.stream = false
     end
-    local report = ngx.var.upstream_http_endpoint_load_metrics
-    if report then item.headers = { ["endpoint-load-metrics"] = feedback.text(report) } end
+    if load_report then
+      item.headers = { ["endpoint-load-metrics"] = feedback.text(load_report) }
+    end
   elseif status and status > 0 then
     item.headers = limit_headers()
     item.error_body = feedback.text(ctx.error_body or "")
   end
+  return item
+end
+
+--- Return the report of a stream that ended well, as text.
+local function report_of_stream(ctx)
+  local text = "{" .. feedback.names(ctx.pool, ctx.target) .. ',"status":' .. ctx.status
+    .. ',"stream":true,"duration_seconds":' .. milliseconds(ctx.sent_at, now())
+  if ctx.pick_id then text = text .. ',"pick_id":"' .. ctx.pick_id .. '"' end
+  if ctx.tokens then text = text .. ',"prompt_tokens":' .. ctx.tokens end
+  if not ctx.told then
+    text = text .. ',"ttft_seconds":' .. milliseconds(ctx.sent_at, ctx.sent_at + ctx.ttft)
+  end
+  return text .. "}"
+end
+
+--- Return the status of the last attempt, 0 without an answer, nil when nobody waited for one.
+local function status_of(ctx)
+  if part(ngx.var.upstream_header_time, ctx.attempt) then
+    return part(ngx.var.upstream_status, ctx.attempt)
+  end
+  -- No head: refused, reset or timed out, which nginx calls 502 or 504; or the client left.
+  return ngx.status ~= 499 and 0 or nil
+end
+
+--- Tell how the request ended. In log_by_lua.
+function _M.done()
+  local ctx = ngx.ctx.scorer
+  if not ctx then return end
+  ctx.ended = true
+  if not ctx.lease then
+    -- Every attempt was told already, or the client left before the first: only the pick ends.
+    if ctx.pick_id then
+      feedback.tell({ pick_id = ctx.pick_id, target = "", gateway_status = ngx.status })
+    end
+    return
+  end
+  local status = ctx.status
+  -- Errors may be nginx's own, success is the engine's.
+  if not (status and status < 300) then status = status_of(ctx) end
   load.finish(ctx.lease)
   metrics.request(ctx.pool, ctx.target, status or 499)
   if status == 0 or (status and status >= 500) then snapshot.failed(ctx.target) end
-  feedback.tell({ fields = item })
+  local load_report = ngx.var.upstream_http_endpoint_load_metrics
+  if ctx.ttft and ctx.complete and not (ctx.stream_error or load_report) then
+    feedback.tell(report_of_stream(ctx))
+  else
+    feedback.tell(report_of(ctx, status, load_report))
+  end
 end
 
 -- The page. ----------------------------------------------------------------------------------

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.proxy.backend import ANSWER, Engine
-from benchmarks.proxy.report import added, markdown
-from benchmarks.proxy.ways import DIRECT, EXAMPLES, WAYS, Site, adapted, needs
+from benchmarks.proxy.outage_report import Asked, Outage, summary
+from benchmarks.proxy.outage_report import markdown as outage_page
+from benchmarks.proxy.report import added, markdown, picked
+from benchmarks.proxy.ways import DIRECT, EXAMPLES, WAYS, Site, adapted, needs, patient
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
@@ -20,6 +22,30 @@ def row(*p50s):
 def test_added_is_of_the_same_round():
     """A round in which the whole machine was slow adds nothing."""
     assert added(row(110, 520, 115), row(100, 500, 100), "one", "p50") == 15
+
+
+def test_a_row_without_its_picks_is_not_compared():
+    """Requests without a pick are cheaper, which says nothing of what one costs."""
+    asks = {"asks": True, "one": [{"picks": 1.002}, {"picks": 0.4}, {"picks": 1.0}]}
+    assert picked(asks, "one")
+    asks["one"][0]["picks"] = 0.7
+    assert not picked(asks, "one")
+    assert picked({**asks, "asks": False}, "one")
+
+
+def test_each_pick_may_take_its_time():
+    """Every way that asks has another deadline than the one it ships with, and only that."""
+    for way in ("nginx/auth_request.conf", "haproxy/lua.cfg", "envoy/ext-authz.yaml"):
+        text = (EXAMPLES / way).read_text()
+        changed = [
+            line
+            for line, other in zip(text.splitlines(), patient(text).splitlines(), strict=True)
+            if line != other
+        ]
+        assert changed
+        assert all("timeout" in line.lower() for line in changed)
+    source = (EXAMPLES.parent / "integrations" / "envoy" / "pick.lua").read_text()
+    assert "TIMEOUT_MS, TELL_MS = 500, 1000" in patient(source)
 
 
 def test_bases_are_ways_that_come_before():
@@ -76,3 +102,31 @@ def test_page_is_generated():
     """The committed page is what the committed figures give."""
     told = json.loads((RESULTS / "proxy.json").read_text())
     assert (RESULTS / "proxy.md").read_text() == markdown(told)
+
+
+def asked(at, head, engine, failed=""):
+    """Return a request that had its first token 0.1 s after the head."""
+    return Asked(at, head, head + 0.1, engine, failed)
+
+
+def test_outage_is_told_by_phases():
+    """Before the kill, until a new daemon is ready, and after: counts, times, shares."""
+    requests = [
+        *(asked(at, 0.002, "a") for at in range(10)),
+        *(asked(at, 0.004, "ab"[at % 2]) for at in range(10, 25)),
+        asked(30, 0.0, "", "503"),
+        *(asked(at, 0.003, "b") for at in range(31, 40)),
+    ]
+    told = summary(Outage("x", 10.0, 20.0, 25.0, requests), ["a", "b"])
+    before, without, after = told["phases"].values()
+    assert [phase["requests"] for phase in told["phases"].values()] == [10, 15, 10]
+    assert [phase["failed"] for phase in told["phases"].values()] == [0, 0, 1]
+    assert (before["head"][0], without["head"][0], after["head"][0]) == (2.0, 4.0, 3.0)
+    assert (before["shares"], after["shares"]) == ([100.0, 0.0], [0.0, 100.0])
+    assert without["shares"] == [53.3, 46.7]
+
+
+def test_outage_page_is_generated():
+    """The committed page is what the committed figures give."""
+    told = json.loads((RESULTS / "outage.json").read_text())
+    assert (RESULTS / "outage.md").read_text() == outage_page(told)

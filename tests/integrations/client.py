@@ -74,10 +74,10 @@ class Connection:
             self.close()
         return reply
 
-    async def head(self) -> None:
-        """Read no further than the first bytes of the answer."""
+    async def head(self, end: bytes = b"\r\n\r\n") -> None:
+        """Read no further than the first bytes of the answer, up to ``end``."""
         assert self._streams is not None
-        await self._streams[0].readuntil(b"\r\n\r\n")
+        await self._streams[0].readuntil(end)
 
     async def ask(self, size: int = 100, **headers: str) -> Reply:
         """Return the answer to one request."""

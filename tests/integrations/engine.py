@@ -34,7 +34,12 @@ class Exchange:
         self.path = head[0].split(" ")[1]
         pairs = (line.partition(":") for line in head[1:] if line)
         self.headers = {name.lower(): value.strip() for name, _, value in pairs}
-        self.body = await self.reader.readexactly(int(self.headers.get("content-length", 0)))
+        if self.headers.get("transfer-encoding") == "chunked":
+            while size := int(await self.reader.readline(), 16):
+                self.body += (await self.reader.readexactly(size + 2))[:-2]
+            await self.reader.readline()
+        else:
+            self.body = await self.reader.readexactly(int(self.headers.get("content-length", 0)))
         self.came_at = time.monotonic()
         return True
 

@@ -1,15 +1,19 @@
 """The real HAProxy with a shipped configuration, on ports and with targets of a test."""
 
+import asyncio
 import os
 import re
 import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.integrations.client import Connection
+from tests.integrations.engine import ROLE, Engine, Exchange
 from tests.system.conftest import NAP, free_port
 
 ROOT = Path(__file__).parent.parent.parent
@@ -94,6 +98,37 @@ class Haproxy:
         assert self.process.poll() is None, self.log
         self.process.kill()
         self.process.wait(5)
+
+
+def passes_tokens_on(port: int, engines: Sequence[Engine], tries: int = 5) -> bool:
+    """Whether a client has a token before the engine sends the next one, 0.15 s later.
+
+    HAProxy's packets wait for more to send for 0.2 s if they may. A busy machine may be late
+    too, so one of several tries is enough.
+    """
+    sent: list[str] = []
+
+    async def pauses(engine: Engine, exchange: Exchange) -> None:
+        await exchange.start(engine.target)
+        await exchange.event(ROLE)
+        await exchange.event({"choices": [{"delta": {"content": "one"}}]})
+        await asyncio.sleep(0.15)
+        sent.append(engine.target)
+        await exchange.event({"choices": [{"delta": {"content": "two"}}]})
+        await exchange.end()
+
+    async def in_time() -> bool:
+        sent.clear()
+        connection = Connection(port)
+        await connection.send()
+        await connection.head(b'"one"')
+        early = not sent
+        connection.close()
+        return early
+
+    for each in engines:
+        each.way = pauses
+    return any(asyncio.run(in_time()) for _ in range(tries))
 
 
 def until(condition, seconds: float = 60.0, why=lambda: ""):

@@ -292,6 +292,12 @@ class Nginx:
         connection.close()
         return answer.status, body
 
+    def curl(self, *arguments: str, body: bytes) -> subprocess.CompletedProcess[bytes]:
+        """Send a chat request by HTTP/2."""
+        url = f"http://127.0.0.1:{self.http2_port}{PATH}"
+        command = ["curl", "-sS", "--http2-prior-knowledge", "-X", "POST", *arguments, url]
+        return subprocess.run(command, input=body, capture_output=True, timeout=20, check=False)
+
     def metrics(self) -> dict[tuple[str, ...], float]:
         """Return the samples of the metrics page by name and sorted label values."""
         connection = HTTPConnection("127.0.0.1", self.metrics_port, timeout=5)

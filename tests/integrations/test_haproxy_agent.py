@@ -12,7 +12,7 @@ import pytest
 from tests.integrations import engine as ways
 from tests.integrations.client import ask, ask_many
 from tests.integrations.engine import Engine
-from tests.integrations.haproxy import Haproxy, until
+from tests.integrations.haproxy import Haproxy, passes_tokens_on, until
 from tests.system.conftest import DaemonProcess, free_port, pool_of
 
 pytestmark = pytest.mark.system
@@ -93,6 +93,13 @@ def test_weights_follow_scores(world: World):
     assert len({reply.engine for reply in replies}) == 3
     busy.page = {}
     until(lambda: world.is_like("e0", "UP", 95, 100))
+
+
+def test_tokens_are_not_held_back(world: World):
+    """Each one arrives before the next is sent, not with it in a fuller packet."""
+    assert passes_tokens_on(world.haproxy.port, world.engines)
+    for each in world.engines:
+        each.way = ways.serves
 
 
 def test_drained_target_finishes_and_comes_back(world: World):

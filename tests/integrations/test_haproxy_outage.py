@@ -1,5 +1,6 @@
 """HAProxy goes on when the daemon is killed, stopped or out of its mind (cases B49 and B48)."""
 
+import json
 import signal
 import statistics
 import threading
@@ -13,8 +14,8 @@ import requests
 from tests.integrations.client import Reply, ask, ask_many
 from tests.integrations.engine import Engine
 from tests.integrations.haproxy import Haproxy, until
-from tests.integrations.picker import Picker
-from tests.system.conftest import DaemonProcess, free_port, pool_of
+from tests.integrations.picker import Picker, blackhole
+from tests.system.conftest import DaemonProcess, free_port
 
 pytestmark = pytest.mark.system
 
@@ -84,8 +85,11 @@ def lost(engines, picker, tmp_path_factory):
 def test_daemon_killed_stopped_and_back_under_load(engines, tmp_path: Path):
     """No request fails; picks go by the snapshot, over all targets, and by the daemon again."""
     udp, port = free_port(), free_port()
+    found = tmp_path / "targets.json"
+    found.write_text(json.dumps([{"targets": [each.target for each in engines]}]))
     config = {
-        **pool_of(*(each.target for each in engines)),
+        "global": {"scrape_interval": "200ms", "scrape_timeout": "150ms"},
+        "pools": [{"name": "chat", "file_sd_configs": [{"files": [str(found)]}]}],
         "feedback": {"udp": {"listen": f"127.0.0.1:{udp}"}},
     }
     address = ("--web.listen-address", f"127.0.0.1:{port}")
@@ -104,8 +108,13 @@ def test_daemon_killed_stopped_and_back_under_load(engines, tmp_path: Path):
         time.sleep(2)
         daemons[0].process.kill()
         marks.append(time.monotonic())
-        time.sleep(2.5)
+        time.sleep(2.0)
+        # The new one knows no target at first, which is no reason to refuse anybody.
+        away = found.rename(tmp_path / "away.json")
         daemons.append(DaemonProcess(tmp_path, config, *address))
+        until(lambda: has_no_target(port))
+        time.sleep(1.2)  # long enough to look at its snapshot
+        away.rename(found)
         until(lambda: answers(port))
         marks.append(time.monotonic())
         before = counts(haproxy, "gateway_picks_total")['{by="daemon"}']
@@ -152,6 +161,14 @@ def answers(port: int) -> bool:
         return False
 
 
+def has_no_target(port: int) -> bool:
+    """Whether a daemon on that port answers picks, and names nobody."""
+    try:
+        return requests.get(f"http://127.0.0.1:{port}/pick", timeout=1).status_code == 503
+    except requests.RequestException:
+        return False
+
+
 @pytest.mark.parametrize(
     "way", ["refuses", "hangs", "hangs_up", "fails", "half", "nonsense", "slow", "no_pool", "name"]
 )
@@ -168,6 +185,27 @@ def test_daemon_out_of_its_mind_fails_open(lost: Haproxy, picker: Picker, engine
     assert statistics.median(first) < statistics.median(usual) + BUDGET
     assert max(first) < max(usual) + 1.0
     assert len({reply.engine for reply in replies}) > 1
+
+
+def test_daemon_whose_connections_are_dropped_costs_no_request(engines, tmp_path: Path):
+    """Connecting is part of what a pick may take."""
+    servers = "".join(f"    server {each.target} {each.target}\n" for each in engines)
+    with blackhole() as port:
+        haproxy = Haproxy(tmp_path, "lua.cfg", {9808: port}, servers)
+        try:
+            replies = [ask(haproxy.port) for _ in range(25)]
+            misses = counts(haproxy, "gateway_pick_misses_total")
+        finally:
+            haproxy.stop()
+    assert [reply for reply in replies if not reply.complete] == []
+    assert statistics.median(reply.first for reply in replies) < BUDGET
+    assert misses['{reason="timeout"}'] >= 3
+
+
+def test_attempt_without_a_pick_goes_to_the_servers_in_the_file(lost: Haproxy):
+    """As when a client leaves before there is one; HAProxy must not ask itself."""
+    for headers in ({}, {"x_scorer_pick": ""}, {"x_scorer_pick": "- - - 0 nobody - - - -"}):
+        assert ask(lost.ports[9811], **headers).complete
 
 
 def test_target_that_does_not_exist_is_passed_by(lost: Haproxy, picker: Picker, engines):

@@ -1,5 +1,6 @@
 """nginx without Lua: auth_request, feedback by log lines, and no daemon."""
 
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -182,6 +183,19 @@ def test_a_daemon_that_is_away_costs_no_request(rig: Rig, number: signal.Signals
         until(lambda: rig.picks() > picks + 20)
     assert load.failures == []
     assert min(shares) > 0.2 * sum(shares) > 10
+
+
+@pytest.mark.parametrize("upload", [["--data-binary", "@-"], ["-T", "-"]], ids=["length", "none"])
+def test_http2_is_picked_for_and_retried(rig: Rig, upload: list[str]):
+    """300 KB arrive whole, with and without a length, also on the second engine that is asked."""
+    rig.engines[0].behave(status=503, body=EXHAUSTED)
+    body = json.dumps({"stream": True, "prompt": "x" * 300_000}).encode()
+    picks = rig.picks()
+    for _ in range(4):
+        done = rig.nginx.curl(*upload, body=body)
+        assert done.stdout.endswith(b"data: [DONE]\n\n"), done.stderr
+    assert rig.picks() == picks + 4
+    assert {each.length for each in rig.engines[1].seen} == {len(body)}
 
 
 def test_headers_of_a_client_do_not_steer_picks(rig: Rig):

@@ -339,19 +339,12 @@ def test_an_exhausted_engine_in_mid_load(rig: Rig):
     )
 
 
-def curl(rig: Rig, *arguments: str, body: bytes) -> subprocess.CompletedProcess[bytes]:
-    """Send a chat request by HTTP/2."""
-    url = f"http://127.0.0.1:{rig.nginx.http2_port}/v1/chat/completions"
-    command = ["curl", "-sS", "--http2-prior-knowledge", "-X", "POST", *arguments, url]
-    return subprocess.run(command, input=body, capture_output=True, timeout=20, check=False)
-
-
 @pytest.mark.parametrize("upload", [["--data-binary", "@-"], ["-T", "-"]], ids=["length", "none"])
 def test_http2_streams_with_and_without_a_length(rig: Rig, upload: list[str]):
     """A body of 300 KB arrives whole, also when the client does not tell its length."""
     body = json.dumps({"stream": True, "prompt": "x" * 300_000}).encode()
     before = rig.nginx.total("gateway_ttft_seconds_count")
-    done = curl(rig, *upload, body=body)
+    done = rig.nginx.curl(*upload, body=body)
     assert done.stdout.endswith(b"data: [DONE]\n\n"), done.stderr
     [(_, seen)] = rig.seen()
     assert seen.length == len(body)
@@ -363,7 +356,7 @@ def test_http2_refusals_are_retried(rig: Rig):
     rig.engines[0].behave(status=503, body=EXHAUSTED)
     rig.engines[1].behave(status=429, body=EXHAUSTED)
     for _ in range(5):
-        done = curl(rig, "--data-binary", "@-", body=b'{"stream":true}')
+        done = rig.nginx.curl("--data-binary", "@-", body=b'{"stream":true}')
         assert b"tok2" in done.stdout
 
 
@@ -371,7 +364,7 @@ def test_a_client_of_http2_that_leaves_is_no_fault(rig: Rig):
     """The engine is told, nobody is blamed, and the lease ends."""
     rig.behave(first=9.0)
     faults = [rig.feedback(engine.target, "engine_fault") for engine in rig.engines]
-    curl(rig, "--data-binary", "@-", "-m", "0.4", body=b'{"stream":true}')
+    rig.nginx.curl("--data-binary", "@-", "-m", "0.4", body=b'{"stream":true}')
     [(_, seen)] = rig.seen()
     until(lambda: seen.left, 8.0)
     until(rig.idle)

@@ -6,12 +6,14 @@ import statistics
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.integrations.nginx_rig import NGINX, ROOT, TEMP, Engine, Nginx, event_loop, until
+from tests.integrations.picker import blackhole
 from tests.system.conftest import free_port
 
 pytestmark = pytest.mark.system
@@ -110,6 +112,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 WRONG = {
     "refuses": (0.0, b"refuse"),
+    "drops connections": (0.0, b"drop"),
     "never answers": (0.0, None),
     "answers after 5 s": (5.0, http(200, b"{}")),
     "answers 500": (0.0, http(500, b'{"errorType":"internal"}')),
@@ -141,11 +144,13 @@ def test_a_broken_picker_costs_no_request_and_little_time(rig: Rig, wrong: str):
     usual = durations(rig)
     delay, answer = WRONG[wrong]
     rig.picker.delay, rig.picker.answer = delay, answer
-    if answer != b"refuse":
+    away = answer in {b"refuse", b"drop"}
+    if not away:
         rig.picker.start()
-    took = durations(rig)
+    with blackhole(rig.picker.port) if answer == b"drop" else nullcontext():
+        took = durations(rig)
     rig.picker.delay, rig.picker.answer = 0.0, rig.right()
-    if answer == b"refuse":
+    if away:
         rig.picker.start()
     rig.engines[0].behave()
 

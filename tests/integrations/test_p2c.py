@@ -116,6 +116,20 @@ def test_load_of_the_proxy_replaces_that_of_the_snapshot(lua: Lua):
     assert busy not in {lua.choose(view, request, dice, load)["target"] for _ in range(60)}
 
 
+def test_full_targets_of_an_old_snapshot_are_full_no_longer(lua: Lua):
+    """What lasts for seconds is left out: a cooldown, a full KV cache; health stays."""
+    pool = next(
+        case["snapshot"]["pools"][0]
+        for case in CASES
+        if any(target["cooling"] for target in case["snapshot"]["pools"][0]["targets"])
+    )
+    fresh, old = lua.view(pool), lua.p2c.view(lua.p2c.lasting(lua.value(pool)), None)
+    assert len(fresh.short_list) < len(fresh.rows)
+    assert len(old.short_list) == len(old.rows) == len(fresh.rows)
+    assert {row.room for row in old.rows.values()} == {float("inf")}
+    assert [row.health for row in old.rows.values()] == [row.health for row in fresh.rows.values()]
+
+
 def test_pool_by_name_by_model_or_the_only_one(lua: Lua):
     """As the daemon resolves: a name is taken at its word, else the first pool that serves it."""
     pools = [

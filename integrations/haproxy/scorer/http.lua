@@ -19,33 +19,26 @@ function _M.now()
   return at.sec + at.usec / 1000000
 end
 
-local function line_of(socket)
-  local line, why = socket:receive("*l")
-  if not line then return nil, why end
-  return (line:gsub("\r$", ""))
-end
-
 --- Send a request and read its answer; returns status and body, or nil and a reason.
-local function exchange(socket, request, left)
-  left()
+-- The first line is what is waited for: the clock is looked at before and after it.
+local function exchange(socket, request, deadline)
+  if _M.now() >= deadline then return nil, "timeout" end
   local sent, why = socket:send(request)
   if not sent then return nil, why end
-  left()
-  local line, problem = line_of(socket)
-  if not line then return nil, problem end
+  local line
+  line, why = socket:receive("*l")
+  if not line then return nil, why end
+  if _M.now() >= deadline then return nil, "timeout" end
   local status, length = tonumber(line:match("^HTTP/1%.%d (%d%d%d)")), 0
   if not status then return nil, "no HTTP" end
-  while true do
-    left()
-    line, problem = line_of(socket)
-    if not line then return nil, problem end
-    if line == "" then break end
-    local size = line:lower():match("^content%-length:%s*(%d+)")
-    if size then length = tonumber(size) end
-  end
+  repeat
+    line, why = socket:receive("*l")
+    if not line then return nil, why end
+    length = tonumber(line:match("^[Cc]ontent%-[Ll]ength:%s*(%d+)")) or length
+  until line == "" or line == "\r"
   if length > MOST_BYTES then return nil, "too large" end
   if length == 0 then return status, "" end
-  left()
+  if _M.now() >= deadline then return nil, "timeout" end
   local body, cut = socket:receive(length)
   if not body then return nil, cut end
   return status, body
@@ -61,6 +54,10 @@ local function kept(longest)
   return nil
 end
 
+local function late(deadline)
+  return _M.now() >= deadline - 0.002
+end
+
 --- Return status and body of a GET of `path`, or nil and a reason.
 -- `site` is {host, port}. Nothing is waited for longer than `seconds`, and no step begins
 -- after that. With `keep` the connection is used again; `seconds` must then be the same every
@@ -69,10 +66,6 @@ end
 function _M.get(site, path, seconds, keep)
   local deadline = _M.now() + seconds
   local request = "GET " .. path .. " HTTP/1.1\r\nHost: scorer\r\n\r\n"
-  local function late() return _M.now() >= deadline - 0.002 end
-  local function left()
-    if _M.now() >= deadline then error("timeout", 0) end
-  end
   while true do
     local socket, old = keep and kept(seconds / 2), true
     if not socket then
@@ -81,10 +74,10 @@ function _M.get(site, path, seconds, keep)
       socket:settimeout(seconds)
       if not socket:connect(site[1], site[2]) then
         socket:close()
-        return nil, late() and "timeout" or "connect"
+        return nil, late(deadline) and "timeout" or "connect"
       end
     end
-    local fine, status, body = pcall(exchange, socket, request, left)
+    local fine, status, body = pcall(exchange, socket, request, deadline)
     if fine and status then
       if keep and #idle < KEPT then
         idle[#idle + 1] = { socket = socket, since = _M.now() }
@@ -94,7 +87,7 @@ function _M.get(site, path, seconds, keep)
       return status, body
     end
     pcall(socket.close, socket)
-    if late() then return nil, "timeout" end
+    if late(deadline) then return nil, "timeout" end
     if not old then return nil, "broken" end
   end
 end

@@ -94,6 +94,9 @@ end
 -- Bytes that are no ASCII are written as if each were a character: the daemon looks for
 -- words, and a log line must stay valid wherever it is cut.
 function _M.quoted(text, most)
+  if not text:find('[%z\1-\31"\\\127-\255]') then
+    return '"' .. (most and text:sub(1, most) or text) .. '"'
+  end
   local out = text:gsub('[%z\1-\31"\\\127-\255]', function(sign)
     return CODES[sign] or string.format("\\u%04x", sign:byte())
   end)

@@ -13,59 +13,71 @@ function _M.target_of(server)
   return host and ("[%s]:%s"):format(host, port) or server
 end
 
---- Return the words of txn.scorer_pick, false for each that is missing.
+--- Return the words of txn.scorer_pick that are told, nil for each that is missing.
 local function words_of(pick)
-  local words = {}
-  for word in tostring(pick or ""):gmatch("%S+") do
-    words[#words + 1] = word ~= "-" and word or false
+  local target, id, pool, _, by, miss =
+    (pick or ""):match("^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)")
+  return target ~= "-" and target or nil, id ~= "-" and id or nil, pool ~= "-" and pool or "",
+    by, miss ~= "-" and miss or nil
+end
+
+local function field(name, text, most)
+  return ',"' .. name .. '":' .. json.quoted(tostring(text), most)
+end
+
+--- Return the fields that tell how a stream went.
+local function stream_fields(txn, target, pool)
+  local ttft = txn:get_var("txn.scorer_ttft")
+  if ttft then
+    if target then metrics.ttft(txn, pool, target, ttft) end
+    return (',"stream":true,"ttft_seconds":%.6f'):format(ttft / 1000000)
   end
-  return words
+  local text = ',"stream":true,"ttft_seconds":null'
+  local reason, problem = txn:get_var("txn.scorer_finish_reason"),
+    txn:get_var("txn.scorer_stream_error")
+  if reason then text = text .. field("finish_reason", reason, 64) end
+  if problem then text = text .. field("stream_error", problem, MOST_ERROR) end
+  return text
+end
+
+--- Return the fields that tell why an engine refused, or how busy it says it is.
+local function header_fields(txn, status)
+  if status and status >= 400 then
+    local headers, body = txn:get_var("txn.scorer_headers"), txn:get_var("txn.scorer_error")
+    return (headers and ',"headers":{' .. headers .. "}" or "")
+      .. (body and field("error_body", body, MOST_ERROR) or "")
+  end
+  local load = txn:get_var("txn.scorer_load")
+  if not load then return "" end
+  return ',"headers":{"endpoint-load-metrics":' .. json.quoted(load, 512) .. "}"
 end
 
 --- Return the fields of a record, without braces, and count.
 function _M.fields(txn)
-  local fields = {}
-  local function add(name, text, most)
-    fields[#fields + 1] = '"' .. name .. '":' .. json.quoted(tostring(text), most)
-  end
-  local function var(name) return txn:get_var("txn.scorer_" .. name) end
-  local words, server = words_of(var("pick")), txn.f:srv_name() or ""
-  local target, pick_id, pool = words[1], words[2], words[3] or ""
+  local target, pick_id, pool, by, miss = words_of(txn:get_var("txn.scorer_pick"))
+  local server = txn.f:srv_name() or ""
   local sent_on = server:find("^scorer_again") ~= nil
-  local status = not sent_on and var("status") or nil
+  local status = not sent_on and txn:get_var("txn.scorer_status") or nil
   if not target and server ~= "" and not server:find("^scorer_") then
     target = _M.target_of(server)
   end
-  if pick_id then add("pick_id", pick_id, 128) end
-  add("target", target or "", 256)
-  if pool ~= "" then add("pool", pool, 64) end
-  if words[5] then metrics.pick(txn, words[5], words[6] or nil) end
+  if by then metrics.pick(txn, by, miss) end
   if target then metrics.request(txn, pool, target, status or 0) end
-  if var("tried") then metrics.retry(txn, pool, var("tried")) end
-  if sent_on then
-    -- It took no connection; what follows in the log is of another target.
-    add("status", 0)
-    return table.concat(fields, ",")
+  local tried = txn:get_var("txn.scorer_tried")
+  if tried then metrics.retry(txn, pool, tried) end
+  local text = '"target":' .. json.quoted(target or "", 256)
+  if pick_id then text = text .. field("pick_id", pick_id, 128) end
+  if pool ~= "" then text = text .. field("pool", pool, 64) end
+  -- It took no connection; what follows in the log is of another target.
+  if sent_on then return text .. ',"status":0' end
+  if not status then return text end
+  text = text .. ',"status":' .. status
+  if txn:get_var("txn.scorer_stream") then
+    text = text .. stream_fields(txn, target, pool)
+  else
+    text = text .. ',"stream":false'
   end
-  if status then add("status", status) end
-  local ttft = var("ttft")
-  if var("stream") then
-    fields[#fields + 1] = '"stream":true'
-    fields[#fields + 1] = '"ttft_seconds":' .. (ttft and ("%.6f"):format(ttft / 1000000) or "null")
-    if ttft and target then metrics.ttft(txn, pool, target, ttft) end
-  elseif status then
-    fields[#fields + 1] = '"stream":false'
-  end
-  if var("finish_reason") then add("finish_reason", var("finish_reason"), 64) end
-  if var("stream_error") then add("stream_error", var("stream_error"), MOST_ERROR) end
-  if var("headers") then
-    fields[#fields + 1] = '"headers":{' .. var("headers") .. "}"
-  elseif var("load") then
-    local said = json.quoted(var("load"), 512)
-    fields[#fields + 1] = '"headers":{"endpoint-load-metrics":' .. said .. "}"
-  end
-  if var("error") then add("error_body", var("error"), MOST_ERROR) end
-  return table.concat(fields, ",")
+  return text .. header_fields(txn, status)
 end
 
 return _M

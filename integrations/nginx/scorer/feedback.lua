@@ -11,9 +11,11 @@ local _M = {}
 
 local PATIENCE = 1.0
 local MOST_QUEUED = 10000
+local MOST_NAMED = 4096
 local MOST_BYTES = 512 * 1024 -- half of what the daemon takes
 
 local queue, queued = {}, 0
+local begun, begins = {}, 0 -- requests whose first token was not told yet
 local options, token
 local flushing = false
 local state = "taken"
@@ -41,7 +43,28 @@ function _M.text(value)
   return value
 end
 
---- Queue one item; its field `dropped`, set before the flush, takes it back.
+local names, named = {}, 0
+
+--- Return the fields `pool` and `target` of a report as text.
+function _M.names(pool, target)
+  local of = names[pool]
+  if not of then
+    of = {}
+    names[pool] = of
+  end
+  local text = of[target]
+  if not text then
+    if named >= MOST_NAMED then
+      of, named = {}, 0
+      names = { [pool] = of }
+    end
+    text = '"pool":' .. cjson.encode(pool) .. ',"target":' .. cjson.encode(target)
+    of[target], named = text, named + 1
+  end
+  return text
+end
+
+--- Queue one item: the fields of a report, or its text.
 function _M.tell(item)
   if queued >= MOST_QUEUED then
     metrics.feedback("dropped", 1)
@@ -49,6 +72,30 @@ function _M.tell(item)
   end
   queued = queued + 1
   queue[queued] = item
+end
+
+--- Tell of a first token with the next flush, unless the request has ended by then: what is told
+-- of the end tells that, too. Sets the field `told` of the request when it is told.
+function _M.first_token(request)
+  if begins < MOST_QUEUED then
+    begins = begins + 1
+    begun[begins] = request
+  end
+end
+
+local function tell_first_tokens()
+  local requests, count = begun, begins
+  begun, begins = {}, 0
+  for place = 1, count do
+    local request = requests[place]
+    if not request.ended then
+      request.told = true
+      _M.tell({
+        event = "first_token", pick_id = request.pick_id, target = request.target,
+        ttft_seconds = request.ttft, stream = true,
+      })
+    end
+  end
 end
 
 local function post(parts, count)
@@ -68,23 +115,22 @@ end
 
 --- Send what is queued.
 function _M.flush()
-  if flushing or queued == 0 then return end
+  if flushing then return end
+  if begins > 0 then tell_first_tokens() end
+  if queued == 0 then return end
   flushing = true
   local items, count = queue, queued
   queue, queued = {}, 0
   local parts, size = {}, 0
   for place = 1, count do
-    local item = items[place]
-    if not item.dropped then
-      item.sent = true
-      local text = cjson.encode(item.fields)
-      if size + #text > MOST_BYTES then
-        post(parts, #parts)
-        parts, size = {}, 0
-      end
-      parts[#parts + 1] = text
-      size = size + #text + 1
+    local text = items[place]
+    if type(text) == "table" then text = cjson.encode(text) end
+    if size + #text > MOST_BYTES then
+      post(parts, #parts)
+      parts, size = {}, 0
     end
+    parts[#parts + 1] = text
+    size = size + #text + 1
   end
   if #parts > 0 then post(parts, #parts) end
   flushing = false

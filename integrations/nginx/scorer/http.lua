@@ -1,69 +1,83 @@
 --- HTTP/1.1 to the daemon over cosockets that are kept open, with one deadline for all of it.
+--
+-- This runs for every request, so it makes no closure and reads what comes in one go.
 
 local _M = {}
 
 local tcp, now = ngx.socket.tcp, ngx.now
 local IDLE_MS = 30000 -- less than the daemon's 75 s: the side that asks closes first
-local POOL_SIZE = 64
+local POOL = { pool_size = 64 }
+local MOST_READ = 65536
+local MOST_HEAD = 65536
 
-local function left(deadline)
-  local ms = (deadline - now()) * 1000
-  return ms >= 1 and ms or nil
+--- Close a connection and return nil, what failed, and whether it had been used before.
+local function failed(sock, what)
+  local reused = (sock:getreusedtimes() or 0) > 0
+  sock:close()
+  return nil, what, reused
 end
 
---- Exchange one request; returns nil, what failed, and how often its connection was used before.
+--- Let what follows on a connection take until the deadline at most; false when that has passed.
+local function in_time(sock, deadline)
+  local ms = (deadline - now()) * 1000
+  if ms < 1 then return false end
+  sock:settimeout(ms)
+  return true
+end
+
+--- Return the length of the body that a head announces.
+local function length_of(status, head)
+  if status == 204 or status == 304 then return 0 end
+  return tonumber(head:match("\r\n[Cc]ontent%-[Ll]ength: *(%d+)"))
+end
+
+--- Exchange one request; returns status, body and head; or nil and what failed, and whether the
+-- connection had been used before.
 local function once(daemon, request, deadline)
-  local ms = left(deadline)
-  if not ms then return nil, "timeout", 0 end
   local sock = tcp()
-  sock:settimeout(ms)
-  local ok, problem = sock:connect(daemon.host, daemon.port, { pool_size = POOL_SIZE })
-  if not ok then return nil, problem, 0 end
-  local reused = sock:getreusedtimes() or 0
-
-  local function fails(what)
-    sock:close()
-    return nil, what, reused
-  end
-
+  if not in_time(sock, deadline) then return nil, "timeout", false end
+  local ok, problem = sock:connect(daemon.host, daemon.port, POOL)
+  if not ok then return nil, problem, false end
   ok, problem = sock:send(request)
-  if not ok then return fails(problem) end
-  ms = left(deadline)
-  if not ms then return fails("timeout") end
-  sock:settimeout(ms)
-  local head
-  head, problem = sock:receiveuntil("\r\n\r\n")()
-  if not head then return fails(problem) end
-  local status = tonumber(head:match("^HTTP/1%.%d (%d%d%d)"))
-  if not status then return fails("no HTTP") end
-  local lower = head:lower()
-  local length = tonumber(lower:match("\r\ncontent%-length: *(%d+)"))
-  if status == 204 or status == 304 then length = 0 end
-  if not length then return fails("no length") end
-  local body = ""
-  if length > 0 then
-    ms = left(deadline)
-    if not ms then return fails("timeout") end
-    sock:settimeout(ms)
-    body, problem = sock:receive(length)
-    if not body then return fails(problem) end
+  if not ok then return failed(sock, problem) end
+  local data = ""
+  local stop
+  repeat
+    if not in_time(sock, deadline) then return failed(sock, "timeout") end
+    local more
+    more, problem = sock:receiveany(MOST_READ)
+    if not more then return failed(sock, problem) end
+    data = data == "" and more or data .. more
+    stop = data:find("\r\n\r\n", 1, true)
+  until stop or #data > MOST_HEAD
+  local status = tonumber(data:match("^HTTP/1%.%d (%d%d%d)"))
+  if not (stop and status) then return failed(sock, "no HTTP") end
+  local head = data:sub(1, stop + 1)
+  local length, body = length_of(status, head), data:sub(stop + 4)
+  if not length then return failed(sock, "no length") end
+  if #body < length then
+    if not in_time(sock, deadline) then return failed(sock, "timeout") end
+    local rest
+    rest, problem = sock:receive(length - #body)
+    if not rest then return failed(sock, problem) end
+    body = body .. rest
   end
-  if lower:find("\r\nconnection: close", 1, true) then
+  if #body > length or head:find("\r\n[Cc]onnection: *close") then
     sock:close()
   else
-    sock:setkeepalive(IDLE_MS, POOL_SIZE)
+    sock:setkeepalive(IDLE_MS)
   end
-  return status, body, lower
+  return status, body, head
 end
 
---- Return status, body and head in lower case; or nil and what failed.
+--- Return status, body and head of the answer; or nil and what failed.
 -- `daemon` has host and port, `seconds` are for everything together.
 function _M.exchange(daemon, request, seconds)
   local deadline = now() + seconds
   local status, body, more = once(daemon, request, deadline)
   -- The daemon may have closed a kept connection meanwhile. Never again after a timeout:
   -- that would double the longest wait.
-  if not status and more > 0 and body ~= "timeout" then
+  if not status and more and body ~= "timeout" then
     status, body, more = once(daemon, request, deadline)
   end
   if not status then return nil, body end

@@ -92,8 +92,13 @@ function _M.ttft(pool, target, seconds)
   add(of.sum, seconds)
 end
 
+local PICKS = {
+  daemon = 'm picks by="daemon"', ["local"] = 'm picks by="local"',
+  random = 'm picks by="random"', nobody = 'm picks by="nobody"',
+}
+
 function _M.pick(by)
-  add('m picks by="' .. by .. '"', 1)
+  add(PICKS[by], 1)
 end
 
 function _M.miss(reason)
@@ -137,6 +142,7 @@ end
 --- Return the page. Series of targets that are not in the set `known` are forgotten; nil keeps all.
 function _M.render(known)
   _M.flush()
+  load.flush()
   local found = {}
   for _, name in ipairs(ORDER) do found[name] = {} end
   local keys = dict:get_keys(0)

@@ -16,7 +16,7 @@ local DOWN_FOR = 2.0 -- seconds for which local picks pass by a target that just
 
 local dict, options
 local etag
-local held = { version = nil, data = nil, views = {}, load = nil }
+local held = { version = nil, data = nil, views = {}, mark = {} }
 local down = {}
 
 function _M.setup(shared, given)
@@ -35,8 +35,9 @@ end
 --- Fetch the snapshot if there is another one.
 function _M.fetch()
   local status, body, head = get("/api/v1/snapshot", etag and "If-None-Match: " .. etag .. "\r\n")
+  if status == 304 then dict:set("snapshot at", now()) end
   if status ~= 200 then return end
-  local tag = head:match('\r\netag: *("[^"\r]*")')
+  local tag = head:match('\r\n[Ee][Tt]ag: *("[^"\r]*")')
   -- A daemon that just started knows no targets or scores yet: what there is stays until it does.
   if instance_of(tag) ~= instance_of(dict:get("snapshot etag")) and get("/-/ready") ~= 200 then
     return
@@ -66,9 +67,7 @@ function _M.data()
   if version ~= held.version then
     local answer = cjson.decode(dict:get("snapshot") or "")
     local mark = cjson.decode(dict:get("snapshot mark") or "")
-    held = {
-      version = version, data = answer and answer.data, views = {}, load = load.since(mark or {}),
-    }
+    held = { version = version, data = answer and answer.data, views = {}, mark = mark or {} }
   end
   return held.data
 end
@@ -103,18 +102,21 @@ function _M.pick(ask, tried)
   if not data or #data.pools == 0 then return from_list(tried) end
   local pool, reason = p2c.pool(data, ask.pool, ask.model)
   if not pool then return nil, reason end
-  local view = held.views[pool.pool]
+  local age = math.max(0, now() - (_M.fetched_at() or 0))
+  local since = load.since(held.mark, age)
+  local key = (age > p2c.BRIEF and "old " or "new ") .. pool.pool
+  local view = held.views[key]
   if not view then
-    view = p2c.view(pool, math.random)
-    held.views[pool.pool] = view
+    view = p2c.view(age > p2c.BRIEF and p2c.lasting(pool) or pool, math.random)
+    held.views[key] = view
   end
   local request = {
     prompt_tokens = ask.tokens, key = ask.key, lora = ask.lora, exclude = excluding(tried),
   }
-  local choice = p2c.choose(view, request, math.random, held.load)
+  local choice = p2c.choose(view, request, math.random, since)
   if not choice then
     request.exclude = tried
-    choice = p2c.choose(view, request, math.random, held.load)
+    choice = p2c.choose(view, request, math.random, since)
   end
   if not choice then return nil, "pool " .. pool.pool .. " has no target" end
   choice.pool = pool.pool
