@@ -10,7 +10,7 @@ from functools import partial
 from math import inf
 
 from benchmarks.simulator.baselines import LeastConnections
-from benchmarks.simulator.ours import Ours
+from benchmarks.simulator.ours import Keyed, Ours
 from benchmarks.simulator.scenarios import (
     A100_SIZE,
     FEW,
@@ -91,7 +91,7 @@ def _prefixes() -> Scenario:
         ("4 × A100 and 4 × H800", pool((4, slow), (4, fast)), 32.0),
     ):
         requests = partial(_hot, rate=rate)
-        points.append(Point(label, Setting(engines), requests, (*FEW, SKEPTICAL)))
+        points.append(Point(label, Setting(engines), requests, (*FEW, SKEPTICAL, Keyed)))
     title = "Learned rates where nine in ten prompts are mostly cached"
     return Scenario("A13", title, tuple(points))  # fmt: skip
 
