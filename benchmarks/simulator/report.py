@@ -140,7 +140,8 @@ def goals(told: Mapping[str, Any]) -> Iterator[Goal]:
         rows = figures_of(point)
         theirs, own = (median(rows[name]["preemptions"]) for name in (LEAST, SHIPPED))
         if theirs:
-            aim = f"S10, {point['label']}: no preemption where least connections has some"
+            place = f"S10 {point['label']}".strip()
+            aim = f"{place}: no preemption where least connections has some"
             yield Goal(aim, f"{own:,.0f} against {theirs:,.0f}", own == 0)
 
 

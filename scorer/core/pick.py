@@ -2,7 +2,7 @@
 
     eligible, per request less those tried, in cooldown (long prompts) or short of KV room
     → at most 8 of them, uniformly; one in warm-up with the probability of its ramp
-    → cost = (work ahead + own work + decoding) / prefill rate / health
+    → cost = ((work ahead + own work + decoding) / prefill rate + harm) / health
     → cold: cost at most the smallest + 100 ms + 25 %
     → two of the cold: the better one wins, the more surely the further it is ahead
 
@@ -31,6 +31,10 @@ from scorer.core.table import PickTable, Row
 
 COLD_SECONDS, COLD_SHARE = 0.1, 0.25
 """What a cold target may cost beyond the cheapest: seconds, and a share of its cost."""
+LONG_PREFILL = 4.0
+"""Seconds of its own prefill from which a prompt holds up those that decode beside it."""
+HARM = 0.1
+"""What each of them costs: a share of the prefill beyond that."""
 POINTS_PER_SECOND = 100.0
 """Points of the comparison that a second of cost is worth."""
 SURE_AT = 20.0
@@ -90,10 +94,11 @@ def probing(row: Row, choice: Choice) -> Choice:
 
 
 def weigh(sample: Sequence[Row], tokens: int, now: float) -> list[float]:
-    """Return the cost of each target in seconds: the expected wait, discounted by health.
+    """Return the cost of each target in seconds: wait and harm, discounted by health.
 
-    The same arithmetic as :meth:`scorer.core.load.TargetLoad.wait`, written out because
-    it runs eight times for every request.
+    The wait is that of :meth:`scorer.core.load.TargetLoad.wait`, written out because it runs
+    eight times for every request. The harm is what a long prompt does to those that decode
+    there: the fewer they are, the fewer get their tokens late.
     """
     need = work(tokens)
     costs = []
@@ -102,7 +107,11 @@ def weigh(sample: Sequence[Row], tokens: int, now: float) -> list[float]:
         ahead, floor = load.end - now, load.floor
         if ahead < floor:  # noqa: PLR1730 - max() takes three times as long
             ahead = floor
-        costs.append((ahead + load.extra + need / load.speed) / row.share)
+        own = need / load.speed
+        cost = ahead + load.extra + own
+        if own > LONG_PREFILL:
+            cost += HARM * load.in_flight * (own - LONG_PREFILL)
+        costs.append(cost / row.share)
     return costs
 
 

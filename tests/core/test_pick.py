@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
-from scorer.core.pick import probing, weigh
+from scorer.core.pick import HARM, LONG_PREFILL, probing, weigh
 from tests.core.picking import NOW, given, load, pick, picked, row, seeded, table
 
 
@@ -55,6 +55,23 @@ def test_cost_is_what_the_load_says(told: bool) -> None:
     for number, tokens in enumerate((9000, 50, 20_000)):
         one.load.open(str(number), tokens, tokens * (1 + tokens / 50_000), NOW - 2.0)
     assert weigh([one], 700, NOW) == [pytest.approx(one.load.wait(700, NOW))]
+
+
+@pytest.mark.parametrize(("tokens", "harm"), [(8000, False), (20_000, False), (30_000, True)])
+def test_long_prompt_costs_those_who_decode_beside_it(tokens: int, harm: bool) -> None:
+    """From 4 s of its own prefill on, each request under way adds a share of what is beyond."""
+    own = tokens * (1 + tokens / 50_000) / 8000
+    wanted = own + (10 * HARM * (own - LONG_PREFILL) if harm else 0.0) + 10 * 32 / 8000
+    assert (own > LONG_PREFILL) is harm
+    assert cost(tokens, in_flight=10) == pytest.approx(wanted)
+
+
+def test_long_prompt_rather_waits_than_holds_up_many() -> None:
+    """It goes behind a second of work where few decode, a short one to where nobody waits."""
+    few, many = row("few:1", outstanding=8000.0), row("many:1", in_flight=80)
+    for tokens, wanted in ((60_000, "few:1"), (500, "many:1")):
+        chosen = [pick(table(few, many), tokens=tokens, draws=seeded(seed)) for seed in range(20)]
+        assert {each.row.target for each in chosen if each} == {wanted}
 
 
 def test_blocked_target_gets_no_short_prompt() -> None:
