@@ -9,7 +9,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-import structlog
 
 from benchmarks.simulator.ablations import VARIANTS, ablations
 from benchmarks.simulator.baselines import Clairvoyant, LeastConnections
@@ -50,12 +49,9 @@ THREE = pool((3, A100_8B))
 
 
 @pytest.fixture(autouse=True)
-def _quiet():
-    """Let the scorer log little here, and elsewhere as before."""
-    before = structlog.get_config()
+def _quiet(_logs_as_before):
+    """Let the scorer log little here."""
     quiet()
-    yield
-    structlog.configure(**before)
 
 
 def world(policy: Policy, *, seconds: float = 90.0, seed: int = 1, **setting) -> World:
