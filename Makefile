@@ -57,7 +57,12 @@ bench-scrape: ## cost of a scrape by engine, and of a daemon with 100, 500, 1,00
 
 # Folder with the public traces that docs/benchmarks.md names; without it requests are generated.
 TRACES ?=
-SIMULATE = $(BIN)/python -m benchmarks.simulator.run $(if $(TRACES),--traces $(TRACES))
+# Folder to keep finished simulations in: a run that was stopped goes on from there. Empty it when
+# the code changes. JOBS is how many processes simulate, one for each core if empty.
+KEEP ?=
+JOBS ?=
+SIMULATE = $(BIN)/python -m benchmarks.simulator.run $(if $(TRACES),--traces $(TRACES)) \
+	$(if $(KEEP),--keep $(KEEP)) $(if $(JOBS),--jobs $(JOBS))
 
 bench-sim: ## the scorer and other policies in simulation, S1–S5, in minutes: benchmarks/results/simulator.md
 	@scripts/setup.sh plot

@@ -10,7 +10,7 @@ from functools import partial
 from math import inf
 
 from benchmarks.simulator.baselines import LeastConnections
-from benchmarks.simulator.ours import Ours
+from benchmarks.simulator.ours import Keyed, Ours
 from benchmarks.simulator.scenarios import (
     A100_SIZE,
     FEW,
@@ -60,6 +60,7 @@ def _same_rate(rate: float, _seen: float, *, row: int) -> float:  # noqa: ARG001
 SKEPTICAL = partial(
     Without, "rates beyond twice the known never learned", {"prefill__UNDOUBTED": inf}
 )
+SELFISH = partial(Without, "no regard for those that decode", {"pick__HARM": 0.0})
 VARIANTS = (
     LeastConnections,
     partial(Ours, name="the rule as shipped"),
@@ -67,6 +68,7 @@ VARIANTS = (
     partial(Ours, "all", name="the cheapest of all"),
     partial(Ours, lengths=False, name="prompts count the same (penalty per request)"),
     partial(Without, "no cold set", {"pick__COLD_SECONDS": inf}),
+    SELFISH,
     partial(Without, "no learned rates", {"load__learned": _same_rate}),
     SKEPTICAL,
     partial(Without, "wait not discounted by health", {"table__LEAST_SHARE": 1.0}),
@@ -82,6 +84,12 @@ def _parts(scenario: Scenario) -> Scenario:
     return Scenario(f"A{scenario.key[1:]}", f"Ablations on {scenario.key}", tuple(points))
 
 
+def _saturation(scenario: Scenario) -> Scenario:
+    makes = (LeastConnections, partial(Ours, name="the rule as shipped"), SELFISH)
+    points = [Point(p.label, p.setting, p.requests, makes) for p in scenario.points]
+    return Scenario("A9", "Ablation on S9", tuple(points))
+
+
 def _prefixes() -> Scenario:
     slow = kind(LLAMA_8B, A100, A100_SIZE, cached=True)
     fast = kind(LLAMA_8B, H800, H800_SIZE, cached=True)
@@ -91,7 +99,7 @@ def _prefixes() -> Scenario:
         ("4 × A100 and 4 × H800", pool((4, slow), (4, fast)), 32.0),
     ):
         requests = partial(_hot, rate=rate)
-        points.append(Point(label, Setting(engines), requests, (*FEW, SKEPTICAL)))
+        points.append(Point(label, Setting(engines), requests, (*FEW, SKEPTICAL, Keyed)))
     title = "Learned rates where nine in ten prompts are mostly cached"
     return Scenario("A13", title, tuple(points))  # fmt: skip
 
@@ -103,4 +111,4 @@ def _hot(_: Source, seed: int, rate: float) -> list[Request]:
 def ablations() -> tuple[Scenario, ...]:
     """Return one scenario for each that the rule is taken apart on."""
     found = {each.key: each for each in scenarios()}
-    return (*(_parts(found[key]) for key in ABLATED), _prefixes())
+    return (*(_parts(found[key]) for key in ABLATED), _saturation(found["S9"]), _prefixes())

@@ -187,4 +187,5 @@ class Clairvoyant(Baseline):
         """Return the seconds to the first token there."""
         if not self.world.alive[index]:
             return inf
-        return self.world.engines[index].forecast(flow.request.prompt, now)
+        request = flow.request
+        return self.world.engines[index].forecast(request.prompt, now, request.prefix)

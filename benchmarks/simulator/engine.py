@@ -14,6 +14,7 @@ cache.
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import inf
 
 from scorer.demo.cost import CostModel
@@ -140,19 +141,22 @@ class SimEngine:
             self._finish(at)
             self._start(at)
 
-    def forecast(self, prompt: int, now: float) -> float:
+    def forecast(self, prompt: int, now: float, prefix: Sequence[int] = ()) -> float:
         """Return the seconds to the first token of a prompt that would be queued ``now``.
 
-        What no gateway can know: the work that is really left, at the engine's real cost.
-        Requests that arrive or end meanwhile are not foreseen.
+        What no gateway can know: the work that is really left, less what is cached of it, at
+        the engine's real cost. Requests that arrive or end meanwhile are not foreseen.
         """
         cost, n = self.cost, len(self._decoding)
-        jobs = [*([self._partial] if self._partial else ()), *self._waiting]
-        tokens = prompt + sum(job.known - job.computed for job in jobs)
-        pairs = prompt * prompt / 2 + sum((job.known**2 - job.computed**2) / 2 for job in jobs)
+        job = self._partial
+        parts = [(job.computed, job.known)] if job else []
+        parts += [(self._cached(each.prefix, each.known), each.known) for each in self._waiting]
+        parts.append((self._cached(prefix, prompt), prompt))
+        tokens = sum(known - computed for computed, known in parts)
+        pairs = sum((known**2 - computed**2) / 2 for computed, known in parts)
         steps = -(-tokens // (self.limits.step_tokens - n))
-        blocks = sum(self.limits.blocks(job.known - job.computed) for job in jobs)
-        full = self._used + blocks + self.limits.blocks(prompt) > self.limits.kv_blocks
+        blocks = sum(self.limits.blocks(known - computed) for computed, known in parts)
+        full = self._used + blocks > self.limits.kv_blocks
         own = cost.token * tokens + cost.pair * pairs
         each = cost.overhead + cost.sequence * n + cost.kv_token * self._resident
         left = 0.0 if self.ends == inf else self.ends - now
@@ -228,16 +232,18 @@ class SimEngine:
         self._partial = None if job.computed + tokens == job.known else job
         chunks.append((job, tokens))
 
+    def _cached(self, prefix: Sequence[int], known: int) -> int:
+        """Return how many of the ``known`` tokens of a prompt are in the prefix cache."""
+        if not self._prefixes:
+            return 0
+        hits = sum(1 for _ in takewhile(self._cache.__contains__, prefix))
+        return max(0, min(hits * PREFIX_BLOCK, known - 1))
+
     def _look_up(self, job: Job) -> None:
         """Start a request behind the prefix that is cached, and cache all of its prompt."""
         if not self._prefixes or not job.prefix:
             return
-        hits = 0
-        for each in job.prefix:
-            if each not in self._cache:
-                break
-            hits += 1
-        job.computed = max(0, min(hits * PREFIX_BLOCK, job.known - 1))
+        job.computed = self._cached(job.prefix, job.known)
         self.cached_tokens += job.computed
         self._used += self.limits.blocks(job.computed)
         for each in job.prefix:

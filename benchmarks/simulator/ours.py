@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -20,6 +21,7 @@ from scorer.addresses import parse_address
 from scorer.clocks import Clocks
 from scorer.config import parse_config
 from scorer.core.contact import FALL
+from scorer.core.prefill import work
 from scorer.core.sample import Ask
 from scorer.core.samples import Page, Scrape, ScrapeFailed
 from scorer.core.snapshot import PoolView
@@ -35,6 +37,10 @@ from scorer.registry import Registry
 
 POOL = "sim"
 SCRAPE_TAKES = 0.005
+SHARED_AFTER = 0.05
+"""Seconds after which other daemons hear of a pick or a report, where they share them."""
+KEY_BLOCKS = 2
+"""Blocks of a prompt whose hash is its key: the first alone is the same system prompt for all."""
 REFUSED = ScrapeFailed(ScrapeFailure.CONNECT, "connection refused", refused=True)
 
 Watcher = Callable[[float, PoolView], None]
@@ -78,6 +84,16 @@ class Brain:
         news = Scrape(result, now, now + SCRAPE_TAKES, mark.picks, mark)
         self.pool.inbox.append((self.pool.targets[target], news))
 
+    def take(self, target: str, pick_id: str, tokens: int, now: float) -> None:
+        """Take note of a pick of another daemon."""
+        load = self.inflight.load(POOL, target)
+        self.inflight.lease(load, pick_id, work(tokens), tokens, now)
+
+    def report(self, item: dict[str, object], now: float) -> None:
+        """Take what a gateway tells of a pick."""
+        self.now = now
+        self.feedback.take(item)
+
     def view(self) -> PoolView:
         """Return what is published."""
         return self.registry.snapshot.pools[POOL]
@@ -118,6 +134,7 @@ class Ours(Baseline):
     def start(self, world: World) -> None:
         """Have targets scraped in turn, and judged between scrapes."""
         super().start(world)
+        random.seed(world.seed)  # tables of more than eight rows are shuffled by it
         size = len(world.engines)
         self.targets = names(size)
         self.index = {name: index for index, name in enumerate(self.targets)}
@@ -160,12 +177,22 @@ class Ours(Baseline):
         )
         tokens = flow.request.prompt if self.lengths else None
         tried = frozenset(self.targets[index] for index in flow.tried)
-        chosen = brain.picker.pick(brain.view(), Ask(tokens, tried), now)
+        ask = Ask(tokens, tried, self.key(flow))
+        chosen = brain.picker.pick(brain.view(), ask, now)
         if chosen is None:
             raise LookupError("every target was tried")
         choice, pick_id = chosen
         flow.ticket = Ticket(brain, pick_id)
-        return self.index[choice.row.target]
+        target, known = choice.row.target, flow.request.prompt
+        self.tell(brain, now, lambda other, then: other.take(target, pick_id, known, then))
+        return self.index[target]
+
+    def key(self, flow: Flow) -> str:
+        """Return the key that the gateway asks with: none."""
+        return ""
+
+    def tell(self, brain: Brain, now: float, call: Callable[[Brain, float], None]) -> None:
+        """Have the other daemons hear of what one heard: they do not."""
 
     def first(self, flow: Flow, now: float) -> None:
         """Report the first token."""
@@ -189,9 +216,37 @@ class Ours(Baseline):
         ticket = flow.ticket
         if not isinstance(ticket, Ticket):
             raise TypeError("a request that nobody picked")
-        ticket.brain.now = now
         target = self.targets[flow.target]
-        ticket.brain.feedback.take({"pick_id": ticket.pick_id, "target": target, **told})
+        item = {"pick_id": ticket.pick_id, "target": target, **told}
+        ticket.brain.report(item, now)
+        self.tell(ticket.brain, now, lambda other, then: other.report(item, then))
+
+
+class Sharing(Ours):
+    """Daemons that tell each other their picks, and what is reported of them; nobody built it."""
+
+    def __init__(self, pickers: int) -> None:
+        """Scrape once a second, from ``pickers`` daemons."""
+        name = f"scorer, picks shared after {SHARED_AFTER * 1000:.0f} ms (not built)"
+        super().__init__(pickers=pickers, name=name)
+
+    def tell(self, brain: Brain, now: float, call: Callable[[Brain, float], None]) -> None:
+        """Have the other daemons hear of it a moment later."""
+        for other in self.brains:
+            if other is not brain:
+                self.world.at(now + SHARED_AFTER, partial(call, other))
+
+
+class Keyed(Ours):
+    """Picks with ``key=``: the gateway hashes the beginning of the prompt."""
+
+    def __init__(self) -> None:
+        """Scrape once a second."""
+        super().__init__(name="scorer, key = hash of the prompt's beginning")
+
+    def key(self, flow: Flow) -> str:
+        """Return what stands for the beginning."""
+        return ",".join(map(str, flow.request.prefix[:KEY_BLOCKS]))
 
 
 class Plain(Ours):

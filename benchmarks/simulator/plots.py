@@ -48,6 +48,15 @@ def _save(figure: "plt.Figure", path: Path) -> None:
     plt.close(figure)
 
 
+def _plainly(axis: "mpl.axis.Axis", *, percent: bool = False) -> None:
+    """Write the ticks of a logarithmic axis as plain numbers."""
+    form = mpl.ticker.FuncFormatter(
+        lambda value, _: f"{100 * value:g} %" if percent else f"{value:g}"
+    )
+    axis.set_major_formatter(form)
+    axis.set_minor_formatter(mpl.ticker.NullFormatter())
+
+
 def _bars(points: Sequence[tuple[str, Mapping[str, Any]]], path: Path) -> None:
     figure, axes = plt.subplots(
         1, len(points), figsize=(3.1 * len(points) + 2.2, 4.6), sharey=True, layout="constrained"
@@ -63,6 +72,7 @@ def _bars(points: Sequence[tuple[str, Mapping[str, Any]]], path: Path) -> None:
         axis.set(title=key, xscale="log", xlabel="P99 TTFT (s)")
         axis.set_yticks(range(len(rows)), list(reversed(rows)), fontsize=8)
         axis.set_xlim(0.5, 900)
+        _plainly(axis.xaxis)
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle("P99 time to first token: median over the seeds, line from min to max")
     _save(figure, path)
@@ -77,8 +87,10 @@ def _curves(point: Mapping[str, Any], path: Path) -> None:
             axis.plot(one["cdf"], left, label=name, color=COLOURS[name], linewidth=wide)
     axis.set(
         xscale="log", yscale="log", xlabel="time to first token (s)", ylim=(1e-3, 1),
-        ylabel="share of requests that wait longer", title="S1, one seed",
+        ylabel="requests that wait longer", title="S1: time to first token, one seed",
     )  # fmt: skip
+    _plainly(axis.xaxis)
+    _plainly(axis.yaxis, percent=True)
     axis.axhline(0.01, color=OTHER, linewidth=0.8, linestyle=":")
     axis.text(axis.get_xlim()[0] * 1.1, 0.0105, "P99", fontsize=8, color="#495057")
     axis.legend(fontsize=8)
@@ -97,7 +109,7 @@ def _shares(point: Mapping[str, Any], path: Path) -> None:
     size = len(point["policies"][names[0]]["shares"])
     labels = [f"{'A100' if index < size // 2 else 'H800'} {index}" for index in range(size)]
     axis.set_xticks(range(size), labels, fontsize=8)
-    axis.set(ylabel="share of the requests", title="S2: who gets how much, one seed")
+    axis.set(ylabel="share of the requests", title="S2: how requests are spread, one seed")
     axis.yaxis.set_major_locator(mpl.ticker.MultipleLocator(0.05))
     axis.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1.0, decimals=0))
     axis.legend(fontsize=8)
@@ -133,6 +145,7 @@ def _outage(point: Mapping[str, Any], path: Path) -> None:
     waits.set(yscale="log", ylabel="P95 TTFT by arrival (s)", xlim=(200, 400))
     waits.set_title("S6: one of eight engines dies and comes back, one seed")
     waits.set_ylim(0.1, None)
+    _plainly(waits.yaxis)
     waits.legend(fontsize=8, loc="lower center", ncols=4)
     shares.set(ylabel="its share of picks", ylim=(0, 0.3))
     shares.yaxis.set_major_formatter(mpl.ticker.PercentFormatter(1.0, decimals=0))

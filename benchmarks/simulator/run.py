@@ -4,13 +4,15 @@
     make bench-sim-full     everything on ten seeds that nothing was tuned on
 
 ``--traces`` names a folder with the public traces (docs/benchmarks.md says which); without
-it requests are generated.
+it requests are generated. ``--keep`` names a folder where each finished run is kept and found
+again, so that a run of an hour can be stopped and taken up; empty it when the code changes.
 """
 
 import argparse
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from math import isfinite
@@ -25,7 +27,7 @@ from benchmarks.simulator.ours import Ours, patched, quiet
 from benchmarks.simulator.report import markdown
 from benchmarks.simulator.scenarios import Scenario, scenarios
 from benchmarks.simulator.series import curve, over_time, watched
-from benchmarks.simulator.workloads import source
+from benchmarks.simulator.workloads import TraceError, source
 from benchmarks.simulator.world import Policy, World
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +42,7 @@ class Work(NamedTuple):
     key: str
     point: int
     seed: int
+    keep: Path | None = None
 
 
 def every_scenario() -> tuple[Scenario, ...]:
@@ -63,18 +66,41 @@ def run_one(policy: Policy, world: World) -> dict[str, Any]:
 
 
 def run(work: Work) -> dict[str, dict[str, Any]]:
-    """Return what each policy of a point comes to, by name."""
+    """Return what each policy of a point comes to, by name; kept ones are not run again."""
     quiet()
     [scenario] = [each for each in every_scenario() if each.key == work.key]
     point = scenario.points[work.point]
+    kept = Kept(work.keep, f"{work.key} {point.label} {work.seed} {source(work.traces).name[:5]}")
     requests = point.requests(source(work.traces), work.seed)
     told = {}
     for make in point.policies:
         policy = make()
-        with patched(**getattr(policy, "constants", {})):
-            world = World(point.setting, requests, policy, work.seed)
-        told[policy.name] = run_one(policy, world)
+        if policy.name not in kept.runs:
+            with patched(**getattr(policy, "constants", {})):
+                world = World(point.setting, requests, policy, work.seed)
+            kept.add(policy.name, run_one(policy, world))
+        told[policy.name] = kept.runs[policy.name]
     return told
+
+
+class Kept:
+    """The finished runs of one point on one seed, by policy; in a file if there is a folder."""
+
+    def __init__(self, folder: Path | None, name: str) -> None:
+        """Find what is kept."""
+        self._path = folder and folder / f"{re.sub(r'[^A-Za-z0-9.]+', '_', name)}.json"
+        found = self._path is not None and self._path.exists()
+        self.runs: dict[str, dict[str, Any]] = (
+            json.loads(self._path.read_text()) if self._path and found else {}
+        )
+
+    def add(self, policy: str, told: dict[str, Any]) -> None:
+        """Keep a run; a stop in the middle of writing loses nothing that was kept before."""
+        self.runs[policy] = told
+        if self._path is not None:
+            part = self._path.with_suffix(".part")
+            part.write_text(json.dumps(self.runs))
+            part.replace(self._path)
 
 
 def gathered(
@@ -111,46 +137,65 @@ def _keeps(key: str, extra: str) -> bool:
     return (key, extra) in {("S1", "cdf"), ("S2", "shares"), ("S6", "series")}
 
 
-def options() -> argparse.Namespace:
-    """Return what the command line asks for."""
+def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return what the command line asks for; leave with one error about what is wrong with it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--full", action="store_true", help="every scenario, seeds from 100 on")
     parser.add_argument("--only", help="scenarios, such as S1,S6; nothing is written then")
     parser.add_argument("--seeds", type=int, help="how many seeds")
     parser.add_argument("--traces", type=Path, help="folder with the public traces")
+    parser.add_argument("--keep", type=Path, help="folder to keep finished runs in, and find them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
-    return parser.parse_args()
+    asked = parser.parse_args(arguments)
+    seeds = FULL_SEEDS if asked.full else QUICK_SEEDS
+    if asked.seeds is not None and not 1 <= asked.seeds <= len(seeds):
+        parser.error(f"argument --seeds: must be from 1 to {len(seeds)}, not {asked.seeds}")
+    if asked.jobs < 1:
+        parser.error(f"argument --jobs: must be at least 1, not {asked.jobs}")
+    asked.seeds = list(seeds)[: asked.seeds]
+    known = {each.key: each for each in every_scenario()}
+    asked.scenarios = [each for each in known.values() if asked.full or each.quick]
+    if asked.only is not None:
+        wanted = asked.only.split(",")
+        if unknown := [key for key in wanted if key not in known]:
+            parser.error(
+                f"argument --only: there is no scenario {unknown[0]!r}, only {', '.join(known)}"
+            )
+        asked.scenarios = [known[key] for key in dict.fromkeys(wanted)]
+    try:
+        source(asked.traces)
+        if asked.keep is not None:
+            asked.keep.mkdir(parents=True, exist_ok=True)
+    except TraceError as error:
+        parser.error(f"argument --traces: {error}")
+    except OSError as error:
+        parser.error(f"argument --keep: {error}")
+    return asked
 
 
 def main() -> None:
     """Run, print the page, and write it with its numbers and plots."""
     asked = options()
-    seeds = list(FULL_SEEDS if asked.full else QUICK_SEEDS)[: asked.seeds]
-    wanted = asked.only.split(",") if asked.only else None
-    chosen = [
-        each for each in every_scenario()
-        if (each.key in wanted if wanted else asked.full or each.quick)
-    ]  # fmt: skip
     works = [
-        Work(asked.traces, each.key, index, seed)
-        for each in chosen for index in range(len(each.points)) for seed in seeds
+        Work(asked.traces, each.key, index, seed, asked.keep)
+        for each in asked.scenarios for index in range(len(each.points)) for seed in asked.seeds
     ]  # fmt: skip
     with ProcessPoolExecutor(asked.jobs) as executor:
         results = executor.map(run, works) if asked.jobs > 1 else map(run, works)
-        table = gathered(chosen, works, results)
+        table = gathered(asked.scenarios, works, results)
     told = {
         "environment": {
             "command": f"make bench-sim{'-full' if asked.full else ''}",
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
             "commit": commit(ROOT),
-            "seeds": seeds,
+            "seeds": asked.seeds,
             "workload": source(asked.traces).name,
         },
         "scenarios": table,
     }
     page = markdown(told)
     print(page)
-    if wanted is None:
+    if asked.only is None:
         name = "simulator-full" if asked.full else "simulator"
         (RESULTS / f"{name}.json").write_text(dumped(told))
         (RESULTS / f"{name}.md").write_text(page)

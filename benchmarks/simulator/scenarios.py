@@ -21,7 +21,7 @@ from benchmarks.simulator.baselines import (
     TwoChoices,
 )
 from benchmarks.simulator.engine import PREFIX_BLOCK, SimEngine
-from benchmarks.simulator.ours import Ours, Plain
+from benchmarks.simulator.ours import Keyed, Ours, Plain, Sharing
 from benchmarks.simulator.workloads import Request, Source, Trace, mixed, replayed
 from benchmarks.simulator.world import Outage, Policy, Setting
 from scorer.demo.cost import (
@@ -157,11 +157,12 @@ def _sweep() -> Scenario:
 
 
 def _pickers() -> Scenario:
-    points = []
-    for count in (1, 2, 4, 16):
-        makes = (LeastConnections, partial(Ours, pickers=count))
-        points.append(Point(f"{count} pickers", Setting(EIGHT), doc1, makes))
-    return Scenario("S8", "S1 with several pickers that know nothing of each other", tuple(points))
+    points = [Point("1 daemon", Setting(EIGHT), doc1, (LeastConnections, Ours))]
+    for count in (2, 4, 16):
+        makes = (LeastConnections, partial(Ours, pickers=count), partial(Sharing, count))
+        points.append(Point(f"{count} daemons", Setting(EIGHT), doc1, makes))
+    title = "S1 with several daemons that see a part of the requests each"
+    return Scenario("S8", title, tuple(points))
 
 
 def _saturation() -> Scenario:
@@ -172,6 +173,17 @@ def _saturation() -> Scenario:
         points.append(Point(f"{rate:g}/s", setting, requests, (*FEW, Plain, RoundRobin)))
     title = "Near saturation: clients leave after 10 s and come back twice"
     return Scenario("S9", title, tuple(points))
+
+
+def _pressure() -> Scenario:
+    setting = Setting(pool((8, A100_14B)))
+    documents = partial(conversations, rate=4.0, documents=0.1)
+    points = [Point("10 % documents, 4/s", setting, documents, ALL)]
+    for rate in (17.0, 18.5):
+        requests = partial(asked, lambda source: source.reasoning, rate=rate)
+        makes = (*FEW, Plain, RoundRobin, partial(EndpointPicker, 0.05))
+        points.append(Point(f"reasoning, {rate:g}/s", setting, requests, makes))
+    return Scenario("S10", "KV pressure: 8 × A100 14B", tuple(points))
 
 
 def _sizes() -> Scenario:
@@ -191,14 +203,13 @@ def _prefixes() -> Scenario:
         engines = pool((8, kind(LLAMA_8B, A100, A100_SIZE, cached=cached)))
         label = f"{rate:g}/s, prefix cache {'on' if cached else 'off'}"
         requests = partial(asked, lambda source: source.long, rate=rate)
-        points.append(Point(label, Setting(engines), requests, FEW))
+        points.append(Point(label, Setting(engines), requests, (*FEW, Keyed)))
     return Scenario("S12", "Mooncake with its prefixes", tuple(points))
 
 
 def scenarios() -> tuple[Scenario, ...]:
     """Return all of them, in order."""
     outage = Setting(EIGHT, outage=Outage(3, 240.0, 300.0, 330.0), patience=inf)
-    pressed = Setting(pool((8, A100_14B)))
     return (
         _single("S1", "8 × A100 8B, conversations with 1 % documents, 19.5/s", EIGHT, doc1),
         _single(
@@ -224,10 +235,7 @@ def scenarios() -> tuple[Scenario, ...]:
         _sweep(),
         _pickers(),
         _saturation(),
-        Scenario(
-            "S10", "KV pressure: 8 × A100 14B, 10 % documents, 4/s",
-            (Point("", pressed, partial(conversations, rate=4.0, documents=0.1), ALL),),
-        ),
+        _pressure(),
         _sizes(),
         _prefixes(),
     )  # fmt: skip

@@ -9,15 +9,17 @@ import csv
 import json
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 DOCUMENT = 16_000
 """Tokens above which a prompt is a document."""
 LONGEST = 128_000
+FEWEST = 5_000
+"""Requests that every trace has at least."""
 JITTER = 3.0
 """Seconds to which Mooncake's times are rounded; each request is moved by up to as much."""
 
@@ -34,6 +36,10 @@ class Request(NamedTuple):
 Lengths = tuple[int, int, tuple[int, ...]]
 
 
+class TraceError(Exception):
+    """A trace that cannot be read: which file and line, and why."""
+
+
 class Trace(NamedTuple):
     """Arrivals in seconds from 0, the lengths of each, and how long it lasts."""
 
@@ -45,41 +51,81 @@ class Trace(NamedTuple):
 @cache
 def azure(path: Path) -> Trace:
     """Read an Azure 2023 trace: CSV of time, context and generated tokens."""
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
-    times = [datetime.fromisoformat(row["TIMESTAMP"][:26]).timestamp() for row in rows]
-    lengths = [_lengths(row["ContextTokens"], row["GeneratedTokens"]) for row in rows]
-    return _trace(times, lengths)
+    return _trace(path, _rows(path, _azure))
 
 
 @cache
 def mooncake(path: Path) -> Trace:
     """Read a Mooncake trace: JSON lines with milliseconds, lengths and hashes."""
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
     dice = random.Random(0)
-    moved = [(row["timestamp"] / 1000 + dice.random() * JITTER, row) for row in rows]
-    moved.sort(key=lambda each: each[0])
-    lengths = [
-        _lengths(row["input_length"], row["output_length"], tuple(row["hash_ids"]))
-        for _, row in moved
+    rows = [
+        (at + dice.random() * JITTER, lengths) for at, lengths in _rows(path, _mooncake, head=False)
     ]
-    return _trace([at for at, _ in moved], lengths)
+    return _trace(path, sorted(rows, key=lambda each: each[0]))
 
 
 @cache
 def servegen(path: Path) -> Trace:
     """Read a sampled ServeGen trace: CSV of seconds, input and output tokens."""
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
-    lengths = [_lengths(row["input_tokens"], row["output_tokens"]) for row in rows]
-    return _trace([float(row["timestamp_s"]) for row in rows], lengths)
+    return _trace(path, _rows(path, _servegen))
 
 
-def _lengths(prompt: str, output: str, prefix: tuple[int, ...] = ()) -> Lengths:
+Row = tuple[float, Lengths]
+"""When a request came, in seconds, and its lengths."""
+
+
+def _azure(row: Mapping[str, Any]) -> Row:
+    at = datetime.fromisoformat(row["TIMESTAMP"][:26]).timestamp()
+    return at, _lengths(row["ContextTokens"], row["GeneratedTokens"])
+
+
+def _mooncake(row: Mapping[str, Any]) -> Row:
+    lengths = _lengths(row["input_length"], row["output_length"], tuple(row["hash_ids"]))
+    return row["timestamp"] / 1000, lengths
+
+
+def _servegen(row: Mapping[str, Any]) -> Row:
+    return float(row["timestamp_s"]), _lengths(row["input_tokens"], row["output_tokens"])
+
+
+def _rows(path: Path, read: Callable[[Mapping[str, Any]], Row], *, head: bool = True) -> list[Row]:
+    """Return the rows of a CSV file (with a ``head``) or of JSON lines; raises TraceError."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise TraceError(f"{path} cannot be read: {reason}") from error
+    lines = text.splitlines()
+    names = next(csv.reader(lines[:1]), []) if head else []
+    rows = []
+    for number, line in enumerate(lines[head:], 1 + head):
+        try:
+            row = (
+                dict(zip(names, next(csv.reader([line])), strict=True))
+                if head
+                else json.loads(line)
+            )
+            rows.append(read(row))
+        except (KeyError, TypeError, ValueError, StopIteration) as error:
+            what = f"no {error}" if isinstance(error, KeyError) else error
+            raise TraceError(f"{path}, line {number} is no request: {what}") from error
+    if not rows:
+        raise TraceError(f"{path} holds no request")
+    return rows
+
+
+def _lengths(prompt: str | int, output: str | int, prefix: tuple[int, ...] = ()) -> Lengths:
     return min(max(1, int(prompt)), LONGEST), max(1, int(output)), prefix
 
 
-def _trace(times: Sequence[float], lengths: Sequence[Lengths]) -> Trace:
+def _trace(path: Path, rows: Sequence[Row]) -> Trace:
+    times = [at for at, _ in rows]
+    if sorted(times) != times or times[0] == times[-1]:
+        raise TraceError(f"{path}: its requests are not in the order of their times")
+    return _timed(times, [lengths for _, lengths in rows])
+
+
+def _timed(times: Sequence[float], lengths: Sequence[Lengths]) -> Trace:
     start = times[0]
     return Trace([at - start for at in times], lengths, (times[-1] - start) * (1 + 1 / len(times)))
 
@@ -95,7 +141,7 @@ def _made(draw: Draw, seconds: float = 3600.0, rate: float = 5.0, swing: float =
         wave = 1 + swing * math.sin(now / 97) + swing * math.sin(now / 17 + 1)
         now += dice.expovariate(rate * max(0.1, wave) * dice.choice((0.6, 1.0, 1.4)))
         arrivals.append(now)
-    return _trace(arrivals, [draw(dice) for _ in arrivals])
+    return _timed(arrivals, [draw(dice) for _ in arrivals])
 
 
 def _chat(dice: random.Random) -> Lengths:
@@ -153,19 +199,34 @@ class Source(NamedTuple):
 
 @cache
 def source(folder: Path | None) -> Source:
-    """Return the traces of a folder; without one those that are generated."""
+    """Return the traces of a folder; without one those that are generated.
+
+    Raises TraceError for a folder or file that cannot be read.
+    """
     if folder is None:
         documents = [_document(dice) for dice in [random.Random(7)] for _ in range(2000)]
         return Source(_made(_chat), _made(_thinking), _made(_reading), documents, "generated")
-    long = mooncake(folder / "mooncake_conversation.jsonl")
+    if not folder.is_dir():
+        raise TraceError(f"{folder} is no folder")
+    long = _whole(folder / "mooncake_conversation.jsonl", mooncake)
+    conv = _whole(folder / "azure_2023_conv.csv", azure)
+    reasoning = _whole(folder / "servegen_deepseek-r1_1h_sampled.csv", servegen)
     documents = [each for each in long.lengths if each[0] > DOCUMENT]
-    return Source(
-        azure(folder / "azure_2023_conv.csv"),
-        servegen(folder / "servegen_deepseek-r1_1h_sampled.csv"),
-        long,
-        documents,
-        "Azure 2023 conversations, Mooncake conversations, ServeGen DeepSeek-R1",
+    name = (
+        f"Azure 2023 conversations ({len(conv.arrivals):,}), Mooncake conversations "
+        f"({len(long.arrivals):,}), ServeGen DeepSeek-R1 ({len(reasoning.arrivals):,})"
     )
+    return Source(conv, reasoning, long, documents, name)
+
+
+def _whole(path: Path, read: Callable[[Path], Trace]) -> Trace:
+    """Return a trace that is long enough to be more than the same few requests again and again."""
+    trace = read(path)
+    if len(trace.arrivals) < FEWEST:
+        raise TraceError(
+            f"{path} is cut off: it holds {len(trace.arrivals)} requests, fewer than {FEWEST:,}"
+        )
+    return trace
 
 
 def replayed(trace: Trace, rate: float, seconds: float, dice: random.Random) -> list[Request]:

@@ -150,6 +150,8 @@ class World:
             if now > last:
                 return
             self._settle(now)
+            if heap[0][0] < now:  # what was told has consequences before this moment
+                continue
             if arrival <= now:
                 self._place(flows[position], now)
                 position += 1

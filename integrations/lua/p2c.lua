@@ -46,6 +46,7 @@ local floor, huge = math.floor, math.huge
 local SAMPLE, RUN, LOOKED_AT, ADAPTERS = 8, 4, 24, 2
 local PRIME, WINDOW = 67108859, 8
 local L0, DECODE_WORK, RESIDENT_WORK = 50000.0, 32.0, 0.05
+local LONG_WORK, HARM = 32000.0, 0.07
 local LEAST_SHARE = 0.02
 local COLD_SECONDS, COLD_SHARE = 0.1, 0.25
 local POINTS_PER_SECOND, SURE_AT = 100.0, 20.0
@@ -390,11 +391,13 @@ end
 
 local function weigh(sample, tokens, load)
   local need, costs, best = p2c.work(tokens), {}, huge
+  local harm = HARM * math.max(0, need - LONG_WORK)
   for index, row in ipairs(sample) do
     local in_flight, resident, outstanding = row.in_flight, row.resident, row.outstanding
     if load then in_flight, resident, outstanding = load(row) end
     local decode = DECODE_WORK * in_flight + RESIDENT_WORK * resident
-    local cost = ((outstanding + decode) / row.rate + need / row.rate) / row.share
+    local own = need + harm * in_flight
+    local cost = ((outstanding + decode) / row.rate + own / row.rate) / row.share
     costs[index] = cost
     if cost < best then best = cost end
   end

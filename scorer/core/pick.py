@@ -2,7 +2,7 @@
 
     eligible, per request less those tried, in cooldown (long prompts) or short of KV room
     → at most 8 of them, uniformly; one in warm-up with the probability of its ramp
-    → cost = (work ahead + own work + decoding) / prefill rate / health
+    → cost = (work ahead + own work + decoding + harm) / prefill rate / health
     → cold: cost at most the smallest + 100 ms + 25 %
     → two of the cold: the better one wins, the more surely the further it is ahead
 
@@ -31,6 +31,9 @@ from scorer.core.table import PickTable, Row
 
 COLD_SECONDS, COLD_SHARE = 0.1, 0.25
 """What a cold target may cost beyond the cheapest: seconds, and a share of its cost."""
+LONG_WORK, HARM = 32_000.0, 0.07
+"""Token-equivalents from which a prompt harms those that decode beside it, and what each of
+them costs: a share of the prompt's work beyond that."""
 POINTS_PER_SECOND = 100.0
 """Points of the comparison that a second of cost is worth."""
 SURE_AT = 20.0
@@ -90,19 +93,22 @@ def probing(row: Row, choice: Choice) -> Choice:
 
 
 def weigh(sample: Sequence[Row], tokens: int, now: float) -> list[float]:
-    """Return the cost of each target in seconds: the expected wait, discounted by health.
+    """Return the cost of each target in seconds: wait and harm, discounted by health.
 
-    The same arithmetic as :meth:`scorer.core.load.TargetLoad.wait`, written out because
-    it runs eight times for every request.
+    The wait is that of :meth:`scorer.core.load.TargetLoad.wait`, written out because it runs
+    eight times for every request. The harm is what a long prompt does to those that decode
+    there: the fewer they are, the fewer get their tokens late.
     """
     need = work(tokens)
+    harm = HARM * (need - LONG_WORK) if need > LONG_WORK else 0.0
     costs = []
     for row in sample:
         load = row.load
         ahead, floor = load.end - now, load.floor
         if ahead < floor:  # noqa: PLR1730 - max() takes three times as long
             ahead = floor
-        costs.append((ahead + load.extra + need / load.speed) / row.share)
+        own = need + harm * load.in_flight if harm else need
+        costs.append((ahead + load.extra + own / load.speed) / row.share)
     return costs
 
 

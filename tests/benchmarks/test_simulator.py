@@ -9,22 +9,29 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-import structlog
 
 from benchmarks.simulator.ablations import VARIANTS, ablations
 from benchmarks.simulator.baselines import Clairvoyant, LeastConnections
 from benchmarks.simulator.engine import SimEngine
 from benchmarks.simulator.figures import figures, median, paired, quantile
-from benchmarks.simulator.ours import POOL, SCRAPE_TAKES, Brain, Ours, Plain, Ticket, patched, quiet
+from benchmarks.simulator.ours import (
+    POOL,
+    SCRAPE_TAKES,
+    Brain,
+    Keyed,
+    Ours,
+    Plain,
+    Sharing,
+    Ticket,
+    patched,
+    quiet,
+)
 from benchmarks.simulator.pages import BOOT, Sampler, read_page
 from benchmarks.simulator.report import goals, markdown
 from benchmarks.simulator.scenarios import A100_8B, ALL, asked, conversations, pool, scenarios
 from benchmarks.simulator.workloads import (
     Request,
-    azure,
     mixed,
-    mooncake,
-    servegen,
     shared_prefixes,
     source,
 )
@@ -42,12 +49,9 @@ THREE = pool((3, A100_8B))
 
 
 @pytest.fixture(autouse=True)
-def _quiet():
-    """Let the scorer log little here, and elsewhere as before."""
-    before = structlog.get_config()
+def _quiet(_logs_as_before):
+    """Let the scorer log little here."""
     quiet()
-    yield
-    structlog.configure(**before)
 
 
 def world(policy: Policy, *, seconds: float = 90.0, seed: int = 1, **setting) -> World:
@@ -58,11 +62,45 @@ def world(policy: Policy, *, seconds: float = 90.0, seed: int = 1, **setting) ->
     return made
 
 
-@pytest.mark.parametrize("make", [Ours, Plain, LeastConnections, partial(Ours, pickers=2)])
+@pytest.mark.parametrize("make", [Ours, Plain, LeastConnections, partial(Sharing, 2)])
 def test_same_seed_same_result(make):
     """Every moment of every request is the same in a second run."""
     first, second = ([(f.target, f.first, f.end) for f in world(make()).flows] for _ in range(2))
     assert first == second
+
+
+def test_same_seed_same_result_in_pools_that_are_sampled():
+    """More targets than a pick looks at are shuffled, by the seed alone."""
+    requests = asked(lambda each: each.conv, source(None), 1, 20.0, seconds=20.0)
+    placed = []
+    for _ in range(2):
+        done = World(Setting(pool((12, A100_8B)), seconds=20.0), requests, Ours(), 1)
+        done.run()
+        placed.append([flow.target for flow in done.flows])
+    assert placed[0] == placed[1]
+
+
+@pytest.mark.parametrize(
+    ("policy", "knows"), [(Sharing(2), 1.0), (Ours(pickers=2), 0.5)], ids=["shared", "apart"]
+)
+def test_daemons_know_the_picks_that_they_share(policy, knows):
+    """Each has counted all picks, or about its half; none has a lease left at the end."""
+    done = world(policy, seconds=60.0)
+    for brain in policy.brains:
+        loads = brain.inflight.pool(POOL).loads.values()
+        assert sum(load.picks for load in loads) == pytest.approx(len(done.flows) * knows, rel=0.2)
+        assert sum(load.in_flight for load in loads) <= 1
+
+
+def test_prompts_that_begin_alike_go_to_one_target():
+    """With a key for the beginning a conversation stays where it was, unlike without."""
+    requests = [Request(15.0 + 3 * at, 2000, 5, (0, 1, 2 + at)) for at in range(20)]
+    places = []
+    for policy in (Keyed(), Ours()):
+        done = World(Setting(THREE, seconds=80.0), requests, policy, 1)
+        done.run()
+        places.append(max(done.per_target))
+    assert places[0] >= 18 > places[1]
 
 
 def test_other_seed_other_result():
@@ -201,34 +239,6 @@ def test_simulated_scores_are_the_daemons(server, tmp_path):
     assert min(scores) < 90.0
     for own, theirs in policy.series:
         assert own == theirs
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
-
-
-def test_azure_trace_is_read(tmp_path):
-    """Seconds from the first arrival, with the fraction; context and generated tokens."""
-    rows = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
-    trace = azure(write(tmp_path / "a.csv", f"{rows}2023-11-16 18:15:50.9951690,396,109\n"))
-    assert trace.arrivals == pytest.approx([0.0, 4.314579])
-    assert trace.lengths == [(374, 44, ()), (396, 109, ())]
-
-
-def test_mooncake_trace_is_read(tmp_path):
-    """Milliseconds become seconds, moved by up to three; hashes are kept."""
-    row = '{"timestamp": %d, "input_length": 900, "output_length": 5, "hash_ids": [7, 8]}\n'
-    trace = mooncake(write(tmp_path / "m.jsonl", row % 0 + row % 60_000))
-    assert 57.0 < trace.arrivals[1] - trace.arrivals[0] < 63.0
-    assert trace.lengths[0] == (900, 5, (7, 8))
-
-
-def test_servegen_trace_is_read(tmp_path):
-    """Seconds, input and output tokens."""
-    text = "timestamp_s,input_tokens,output_tokens,client\n0.5,210,552,13\n2.0,266,496,11\n"
-    trace = servegen(write(tmp_path / "s.csv", text))
-    assert (trace.arrivals, trace.lengths[1]) == ([0.0, 1.5], (266, 496, ()))
 
 
 def test_replay_has_the_asked_rate_and_the_share_of_documents():

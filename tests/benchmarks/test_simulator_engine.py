@@ -157,3 +157,14 @@ def test_forecast_of_an_idle_engine_is_what_happens():
     engine.submit("a", 20_000, 1, 0.0)
     engine.advance(FOREVER)
     assert engine.outbox[0][0] == pytest.approx(foreseen, rel=0.01)
+
+
+def test_forecast_knows_what_is_cached():
+    """A prompt whose beginning is cached is foreseen as fast as it is."""
+    engine = SimEngine(A100_8B, Limits(kv_blocks=10_000), 0.0, prefixes=100)
+    engine.submit("cold", 16 * 512, 1, 0.0, range(16))
+    engine.advance(100.0)
+    foreseen = engine.forecast(32 * 512, 100.0, range(32))
+    engine.submit("warm", 32 * 512, 1, 100.0, range(32))
+    engine.advance(FOREVER)
+    assert engine.outbox[2][0] - 100.0 == pytest.approx(foreseen, rel=0.05)

@@ -57,6 +57,20 @@ def test_cost_is_what_the_load_says(told: bool) -> None:
     assert weigh([one], 700, NOW) == [pytest.approx(one.load.wait(700, NOW))]
 
 
+@pytest.mark.parametrize(("tokens", "wanted"), [(8000, 1.2), (20_000, 3.54), (40_000, 12.54)])
+def test_long_prompt_costs_those_who_decode_beside_it(tokens: int, wanted: float) -> None:
+    """Each of ten requests adds 7 % of its work beyond 32,000 token-equivalents."""
+    assert cost(tokens, in_flight=10) == pytest.approx(wanted)
+
+
+def test_long_prompt_rather_waits_than_holds_up_many() -> None:
+    """It goes behind a second of work where few decode, a short one to where nobody waits."""
+    few, many = row("few:1", outstanding=8000.0), row("many:1", in_flight=80)
+    for tokens, wanted in ((60_000, "few:1"), (500, "many:1")):
+        chosen = [pick(table(few, many), tokens=tokens, draws=seeded(seed)) for seed in range(20)]
+        assert {each.row.target for each in chosen if each} == {wanted}
+
+
 def test_blocked_target_gets_no_short_prompt() -> None:
     """Behind a 32K prompt waits nobody while others are cold: N=1,000 picks, seed 1."""
     blocked = row("blocked:1", outstanding=54_243.0)

@@ -124,6 +124,9 @@ def cost_cases() -> Iterator[Case]:
     yield case("a fast and a slow one", [0.9, 0.0, 0.99], fast, prompt_tokens=30_000)
     busy = pool([target(0, in_flight=200, resident_tokens=400_000), target(1)])
     yield case("decoding costs", [0.0, 0.0, 0.99], busy)
+    for tokens in (18_000, 60_000):
+        beside = pool([target(0, in_flight=90), target(1, in_flight=40, outstanding=9000.0)])
+        yield from many(f"{tokens} tokens beside decoding", 2, 30, beside, prompt_tokens=tokens)
     yield case("no health at all", [0.0, 0.0, 0.5], pool([cold(0, 0.0), cold(1, 1.0)]))
     yield case("length not known", [0.5] * 9, pool([target(0), target(1)]), prompt_tokens=None)
 
