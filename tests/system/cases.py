@@ -122,6 +122,8 @@ class Stage:
         self.daemon = self._start({"pools": pools})
         self.daemon.ready()
         self.daemon.until(self._all_scraped)
+        judged = self._version() + 1  # the judgement under way may not have seen the last scrape
+        self.daemon.until(lambda: self._version() > judged)
         self.metrics_before = self.daemon.get("/metrics").text
         self.began = time.monotonic()
         threads = [threading.Thread(target=self._guarded, args=(run,)) for run in self._scripts]
@@ -141,6 +143,9 @@ class Stage:
     def _all_scraped(self) -> bool:
         data = self.daemon.get("/api/v1/targets").json()["data"]
         return all(row["last_scrape"] for row in data)
+
+    def _version(self) -> int:
+        return int(self.daemon.get("/api/v1/snapshot").json()["version"])
 
     def _shoot(self) -> None:
         data = self.daemon.get("/api/v1/targets").json()["data"]

@@ -177,7 +177,10 @@ def test_form_of_an_order_brings_its_token_in_its_body(site: Site) -> None:
         form = ("-d", f"order={order}", "-d", "pool=chat", "--data-urlencode")
         assert site.curl(path, *form, "token=wrong")[0] == 401
         assert site.curl(path, *form, f"token={TOKEN}")[0] == 303
-        assert site.curl(path, *form, f"token={TOKEN}", user=None) == (401, "Unauthorized\n")
+        assert site.curl(path, *form, f"token={TOKEN}", user=None) == (
+            401,
+            "Authorization: must be basic, with a known user and password\n",
+        )
 
 
 def test_our_own_commands_get_in(site: Site) -> None:
