@@ -145,7 +145,7 @@ class Stage:
         return all(row["last_scrape"] for row in data)
 
     def _version(self) -> int:
-        return int(self.daemon.get("/api/v1/snapshot").json()["version"])
+        return int(self.daemon.get("/api/v1/snapshot").json()["data"]["version"])
 
     def _shoot(self) -> None:
         data = self.daemon.get("/api/v1/targets").json()["data"]
