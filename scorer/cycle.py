@@ -11,7 +11,6 @@ from functools import partial
 
 import structlog
 
-from scorer.breath import Breath
 from scorer.core.gateway import GatewayReading, hear
 from scorer.core.health import TargetHealth
 from scorer.core.judge import Judgement, judge_pool, pool_ttft
@@ -24,6 +23,7 @@ from scorer.core.snapshot import PoolView, TargetView
 from scorer.core.view import pool_view, target_view
 from scorer.core.vocabulary import State
 from scorer.inflight import InFlight
+from scorer.pauses import Pauses
 from scorer.registry import Pool
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -40,18 +40,18 @@ class Cycle:
         inflight: InFlight,
         publish: Callable[[PoolView], None],
         draw: Callable[[], float] = random.random,
-        breath: Breath | None = None,
+        pauses: Pauses | None = None,
     ) -> None:
         """Work on ``pool`` and hand each view to ``publish``; ``draw`` gives floats in [0, 1).
 
-        With a ``breath`` others get their turn in the course of a tick.
+        With ``pauses`` others get their turn in the course of a tick.
         """
         self._pool = pool
         self._inflight = inflight
         self._publish = publish
         self._draw = draw
-        self._breath = breath
-        self._between: Callable[[], None] = breath or _nothing
+        self._pauses = pauses
+        self._between: Callable[[], None] = pauses or _nothing
         self._before: Mapping[str, TargetView] = {}
         self._latest = float("-inf")
 
@@ -63,8 +63,8 @@ class Cycle:
         of the one before at least: what has ended by then does not come back.
         """
         pool = self._pool
-        if self._breath is not None:
-            self._breath.begin()
+        if self._pauses is not None:
+            self._pauses.begin()
         with pool.lock:
             now = self._latest = max(now, self._latest)
             self._collect(now)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from scorer.breath import Breath
 from scorer.config import Config
 from scorer.config.pool import PoolConfig
 from scorer.core.contact import FALL
@@ -18,6 +17,7 @@ from scorer.core.health import TargetHealth
 from scorer.core.samples import Scrape
 from scorer.cycle import Cycle
 from scorer.discovered import DiscoveredTarget
+from scorer.pauses import Pauses
 from scorer.registry import Pool
 from scorer.shared import Shared
 from scorer.sources.configured import scrape_target
@@ -174,7 +174,7 @@ class PoolJobs:
                     self._every(name, wanted, source, pool, health)
 
     def _tick_of(self, pool: Pool) -> Callable[[], None]:
-        cycle = Cycle(pool, self._inflight, self._registry.publish, breath=Breath())
+        cycle = Cycle(pool, self._inflight, self._registry.publish, pauses=Pauses())
         clock = self._clocks.monotonic
 
         def tick() -> None:

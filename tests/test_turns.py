@@ -2,9 +2,9 @@
 
 import threading
 
-from scorer.breath import MOST_PAUSES, PAUSE, WORK, Breath
 from scorer.core.load import TargetLoad
 from scorer.inflight import InFlight
+from scorer.pauses import MOST_PAUSES, PAUSE, WORK, Pauses
 from scorer.turns import Turns
 
 
@@ -84,16 +84,16 @@ def test_pick_during_a_change_to_leases_is_a_lease_afterwards():
 def test_long_work_pauses_and_short_work_does_not():
     """After each millisecond of work there is a pause, until there were enough of them."""
     now, slept = [0.0], []
-    breath = Breath(lambda: now[0], slept.append)
-    breath()
+    pauses = Pauses(lambda: now[0], slept.append)
+    pauses()
     now[0] += 0.9 * WORK
-    breath()
+    pauses()
     assert slept == []
     for _ in range(2 * MOST_PAUSES):
         now[0] += 1.1 * WORK
-        breath()
+        pauses()
     assert slept == [PAUSE] * MOST_PAUSES
-    breath.begin()
+    pauses.begin()
     now[0] += 1.1 * WORK
-    breath()
+    pauses()
     assert slept == [PAUSE] * (MOST_PAUSES + 1)

@@ -14,7 +14,7 @@ MOST_PAUSES = 100
 """Pauses in a row of work: a tenth of a second, so that very large pools are judged in time."""
 
 
-class Breath:
+class Pauses:
     """Called again and again in the course of some work, pauses now and then."""
 
     __slots__ = ("_clock", "_left", "_since", "_sleep")
