@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.pick.report import commit
-from benchmarks.simulator import plots
 from benchmarks.simulator.ablations import ablations
 from benchmarks.simulator.figures import figures
 from benchmarks.simulator.ours import Ours, patched, quiet
@@ -196,6 +195,8 @@ def main() -> None:
     page = markdown(told)
     print(page)
     if asked.only is None:
+        from benchmarks.simulator import plots  # noqa: PLC0415 - matplotlib is only needed to draw
+
         name = "simulator-full" if asked.full else "simulator"
         (RESULTS / f"{name}.json").write_text(dumped(told))
         (RESULTS / f"{name}.md").write_text(page)

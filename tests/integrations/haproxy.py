@@ -70,8 +70,8 @@ class Haproxy:
             self.process = subprocess.Popen(
                 [program(), "-db", "-f", str(self.path)], stdout=log, stderr=log
             )
-        deadline = time.monotonic() + 10
-        while not self.admin.exists():
+        deadline = time.monotonic() + 60
+        while not self._listens():
             assert self.process.poll() is None, self.log
             assert time.monotonic() < deadline, self.log
             time.sleep(0.02)
@@ -93,9 +93,20 @@ class Haproxy:
             sock.sendall(f"{line}\n".encode())
             return b"".join(iter(lambda: sock.recv(65536), b"")).decode()
 
+    def _listens(self) -> bool:
+        """Whether the admin socket answers: it is there a moment before that."""
+        try:
+            return bool(self.command("show info"))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+
     def stop(self) -> None:
         """End it; it must not have ended before."""
         assert self.process.poll() is None, self.log
+        self.kill()
+
+    def kill(self) -> None:
+        """End it, whether or not it has ended."""
         self.process.kill()
         self.process.wait(5)
 

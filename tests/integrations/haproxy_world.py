@@ -105,7 +105,7 @@ def running(folder: Path) -> Iterator[World]:
         haproxy.stop()
     finally:
         if haproxy is not None:
-            haproxy.process.kill()
+            haproxy.kill()
         daemon.process.kill()
         daemon.process.wait(5)
         for each in engines:

@@ -74,7 +74,7 @@ def world(tmp_path_factory):
         haproxy.stop()
     finally:
         if haproxy is not None:
-            haproxy.process.kill()
+            haproxy.kill()
         daemon.process.kill()
         daemon.process.wait(5)
         for each in engines:

@@ -126,7 +126,7 @@ def test_daemon_killed_stopped_and_back_under_load(engines, tmp_path: Path):
         haproxy.stop()
     finally:
         load.stop()
-        haproxy.process.kill()
+        haproxy.kill()
         for each in daemons:
             each.process.kill()
             each.process.wait(5)
