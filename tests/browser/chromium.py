@@ -71,6 +71,9 @@ class Browser:
         while "Page.loadEventFired" not in self._events:
             self._message()
         self._events.clear()
+        # What has the focus from the start has it with the first frame.
+        frame = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        self.ask("Runtime.evaluate", expression=frame, awaitPromise=True)
 
     def run(self, expression):
         """Return the value of a JavaScript expression on the page."""

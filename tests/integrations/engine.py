@@ -130,6 +130,10 @@ async def fails_in_stream(engine: "Engine", exchange: Exchange) -> None:
     await exchange.end()
 
 
+WATCHED = {"/metrics", "/health"}
+"""Paths that are no requests of clients; their connections are not counted."""
+
+
 class Engine:
     """One engine on a loopback address; ``way`` answers what is not ``/metrics`` or ``/health``.
 
@@ -181,12 +185,15 @@ class Engine:
             self._thread.join(5)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
+        counted = False
         try:
             while True:
                 exchange = Exchange(reader, writer)
                 if not await exchange.read():
                     return
+                if exchange.path not in WATCHED and not counted:
+                    self.connections += 1
+                    counted = True
                 await self._answer(exchange)
                 if writer.is_closing():
                     return

@@ -55,7 +55,9 @@ def test_streams_reach_every_target(world: World):
     assert world.value('gateway_picks_total{by="daemon"}') >= 90
     assert "gateway_pick_misses_total" not in world.page()
     opened = sum(each.connections for each in world.engines) - before
-    assert opened < 45  # scrapes included
+    # Not one for each request: the hop within HAProxy ends with each attempt, and only where
+    # that is noticed before the answer's end does the connection to the engine end as well.
+    assert 0 < opened < 60
 
 
 def test_tokens_are_not_held_back(world: World):
