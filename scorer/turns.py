@@ -38,6 +38,8 @@ class Turns:
             change(*args)
         finally:
             self._lock.release()
+        if self._left:
+            self._catch_up()
 
     def settle(self) -> None:
         """Wait until every change that was left to others is made."""

@@ -97,3 +97,17 @@ def test_long_work_pauses_and_short_work_does_not():
     now[0] += 1.1 * WORK
     pauses()
     assert slept == [PAUSE] * (MOST_PAUSES + 1)
+
+
+def test_change_that_comes_while_another_is_made_without_a_turn_follows_it():
+    """Nobody need come along later for it: a quiet daemon has no next pick."""
+    turns, made = Turns(), []
+
+    def first():
+        other = threading.Thread(target=turns.do, args=(made.append, 2))
+        other.start()
+        other.join()
+        made.append(1)
+
+    turns.do(first)
+    assert made == [1, 2]

@@ -17,7 +17,7 @@ from scorer.core.outcome import Outcome, OutcomeClass
 from scorer.feedback.fields import ItemError
 from scorer.feedback.item import Event, Item, read_item
 from scorer.feedback.judging import REFUSED_FROM, Judge
-from scorer.feedback.places import Place, Places, Try
+from scorer.feedback.places import Place, Places, Try, canonical
 from scorer.feedback.stats import FeedbackStats, Rejection
 from scorer.feedback.trust import Trust
 from scorer.feedback.usual import UsualEnd, usual_end
@@ -170,7 +170,10 @@ class Feedback:
     def _is_repeated(self, item: Item) -> bool:
         """Whether the end of this pick at this target was told before."""
         ended = self._ended.get(item.pick_id) if item.pick_id else None
-        return ended is not None and item.attempts[-1].target in (None, ended)
+        if ended is None:
+            return False
+        target = item.attempts[-1].target
+        return target in (None, ended) or canonical(target) == canonical(ended)
 
     def _first_token(
         self, item: Item, found: Try, lease: LeaseRef | None, now: float, *, dry_run: bool

@@ -59,8 +59,8 @@ class Places:
                 return "", Try(attempt, [])
             name, pool = origin.target, origin.pool
         found = self._named(name, pool)
-        if not found and (canonical := _canonical(name)) != name:
-            found = self._named(canonical, pool)
+        if not found and (spelled := canonical(name)) != name:
+            found = self._named(spelled, pool)
         return name, Try(attempt, found)
 
     def _named(self, name: str, pool_name: str) -> list[Place]:
@@ -74,7 +74,7 @@ class Places:
         ]
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
     """Return a target's one spelling, or the name as it is when it is no address."""
     try:
         return parse_address(name).name

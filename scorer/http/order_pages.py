@@ -76,13 +76,14 @@ class OrderPages:
     def take(self, target: str) -> Response:
         """Carry out the order of a form, and lead back to the target; or say what is wrong."""
         operators, peer = self._ports.operators, request.remote_addr
-        if not operators.trust.wants_token:
+        trust = operators.trust  # Asked twice, so kept: a reload may take the token away meanwhile.
+        if not trust.wants_token:
             return self._page(target, Form(), NO_TOKEN)
         request.environ["wsgi.input_terminated"] = True  # a2wsgi ends a body without a length
         form = read_form(request.mimetype, request.stream)
         if isinstance(form, Problem):
             return self._page(target, Form(), form)
-        order = refused(operators.trust.refusal(peer, form.token)) or read(form)
+        order = refused(trust.refusal(peer, form.token)) or read(form)
         if isinstance(order, Problem):
             return self._page(target, form, order)
         pools = holders(self._ports.snapshot(), target, form.pool)

@@ -386,3 +386,15 @@ def test_facts_do_not_share_bits():
     """Each is a bit of its own."""
     bits = [value for name, value in vars(Fact).items() if name.isupper()]
     assert sum(bits) == 2 ** len(bits) - 1
+
+
+@pytest.mark.parametrize("first", [A, f"http://{A}"])
+@pytest.mark.parametrize("again", [A, f"http://{A}", f"HTTP://{A}/", None])
+def test_repeated_report_counts_once_however_its_target_is_spelled(world, first, again):
+    """A target has one name; a proxy that writes URLs repeats its reports as any other does."""
+    world.pick("p1")
+    world.take(pick_id="p1", target=first, status=500)
+    named = {} if again is None else {"target": again}
+    assert world.take(pick_id="p1", status=500, **named) == Taken()
+    assert world.stats.rejected()[Rejection.DUPLICATE] == 1
+    assert len(world.outcomes()) == 1

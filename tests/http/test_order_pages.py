@@ -1,5 +1,6 @@
 """Orders by the form of a page: with the token in its body only, otherwise as by the API."""
 
+import io
 import re
 from html import unescape
 from urllib.parse import urlencode, urljoin
@@ -239,3 +240,21 @@ def test_hostile_text_stays_text(pages):
     asked = pages.client.get(f"/targets/{A}?order=<script>&pool=<script>")
     assert asked.status_code == 400
     assert "<script" not in asked.text
+
+
+def test_reload_that_takes_the_token_away_opens_no_form(pages):
+    """Whoever was asked for the token needs it, though none is asked for by the time it is read."""
+
+    class Slow(io.BytesIO):
+        def read(self, *size):
+            pages.operators.use("")
+            return super().read(*size)
+
+    body = urlencode({"order": "drain", "token": "wrong"}).encode()
+    answer = pages.client.post(
+        f"/targets/{A}", input_stream=Slow(body), content_length=len(body),
+        content_type=FORM_TYPE, environ_base={"REMOTE_ADDR": "127.0.0.1"},
+    )  # fmt: skip
+    assert not pages.operators.trust.wants_token
+    assert answer.status_code in (401, 403)
+    assert pages.registry.snapshot.version == pages.version
