@@ -104,7 +104,10 @@ local function asked(ask, now)
     misses, closed_until = 0, 0
     return nil, "no_target"
   end
-  misses = misses + 1
+  -- A daemon that says what is wrong with this request has an answer to the next one.
+  local refused = status < 500 and body:find('"errorType"', 1, true)
+  misses = refused and 0 or misses + 1
+  if refused then closed_until = 0 end
   complain("a pick was answered with " .. status .. " " .. body:sub(1, 200))
   return nil, "status"
 end
@@ -148,8 +151,10 @@ end
 core.register_action("scorer_pick", { "http-req" }, function(txn)
   local now = http.now()
   local bytes = tonumber(txn.sf:req_hdr("content-length"))
+  -- Before the body is here a client may announce any length.
+  bytes = bytes and math.floor(math.min(bytes, p2c.MOST_BYTES))
   local ask = {
-    bytes = bytes and math.floor(bytes), tokens = bytes and math.ceil(bytes / BYTES_PER_TOKEN),
+    bytes = bytes, tokens = bytes and math.ceil(bytes / BYTES_PER_TOKEN),
     pool = txn:get_var("txn.scorer_pool"), model = txn:get_var("txn.scorer_model"),
     key = txn:get_var("txn.scorer_key"), lora = txn:get_var("txn.scorer_lora"),
     tried = txn:get_var("txn.scorer_tried"),
@@ -201,7 +206,7 @@ end
 function Lease:end_analyze(txn, channel) -- luacheck: no self
   if not channel:is_resp() then return end
   local lease = txn:get_var("txn.scorer_lease")
-  if lease then load.finish(lease) end
+  if lease then load.finish(lease, http.now()) end
 end
 
 local Watch = {

@@ -33,6 +33,8 @@
 --
 --   p2c.work(tokens)   token-equivalents of a prompt
 --
+--   p2c.MOST_BYTES     a proxy takes no prompt to be longer, whatever its client announces
+--
 --   p2c.lasting(pool)  the pool without what is true for seconds only, saturation cooldowns and
 --                      full KV caches: for a snapshot that is older than p2c.BRIEF seconds, or
 --                      whoever was full when the daemon died would get no long prompt again
@@ -51,6 +53,10 @@ local LEAST_SHARE = 0.02
 local COLD_SECONDS, COLD_SHARE = 0.1, 0.25
 local POINTS_PER_SECOND, SURE_AT = 100.0, 20.0
 local MAX_ALTERNATES = 2
+-- No engine takes a longer prompt; a larger number is a mistake that must not spread.
+local MOST_TOKENS = 10000000
+
+p2c.MOST_BYTES = 4 * MOST_TOKENS
 
 local function number(value)
   if type(value) == "number" then return value end
@@ -479,6 +485,7 @@ function p2c.choose(view, ask, random, load)
   local request = { exclude = ask.exclude or {}, key = ask.key or "", lora = ask.lora or "" }
   local tokens = ask.prompt_tokens or 0
   if tokens <= 0 then tokens = view.mean_prompt_tokens end
+  if tokens ~= tokens or tokens > MOST_TOKENS then tokens = MOST_TOKENS end -- NaN, too
   local sample, relaxed, panic = sampled(view, request, tokens, random)
   if #sample == 0 then return nil end
   local costs, best = weigh(sample, tokens, load)

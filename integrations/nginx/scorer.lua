@@ -27,13 +27,14 @@ local feedback = require "scorer.feedback"
 local http = require "scorer.http"
 local load = require "scorer.load"
 local metrics = require "scorer.metrics"
+local p2c = require "p2c"
 local snapshot = require "scorer.snapshot"
 local tokens = require "tokens"
 
 local _M = {}
 
 local ngx, now = ngx, ngx.now
-local floor, max = math.floor, math.max
+local floor, max, min = math.floor, math.max, math.min
 
 local BYTES_PER_TOKEN = 4
 local MISSES, SKIP_FOR = 3, 1.0 -- after 3 misses in a row the daemon is not asked for a second
@@ -322,6 +323,7 @@ end
 function _M.pick(request)
   local ask = request or {}
   local bytes = read_request()
+  bytes = bytes and min(bytes, p2c.MOST_BYTES)
   ask.pool = ask.pool or options.pool
   ask.bytes = bytes
   ask.tokens = bytes and floor(bytes / BYTES_PER_TOKEN)

@@ -92,4 +92,7 @@ class Picker:
                 time.sleep(0.5)
             case "no_pool":
                 return b"HTTP/1.1 404 X\r\ncontent-length: 2\r\n\r\n{}"
+            case "refuses_this":
+                said = b'{"status":"error","errorType":"unknown_model","error":"no"}'
+                return b"HTTP/1.1 404 X\r\ncontent-length: %d\r\n\r\n%b" % (len(said), said)
         return b"HTTP/1.1 200 X\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)

@@ -208,6 +208,19 @@ def test_attempt_without_a_pick_goes_to_the_servers_in_the_file(lost: Haproxy):
         assert ask(lost.ports[9811], **headers).complete
 
 
+def test_requests_that_the_daemon_refuses_do_not_keep_others_from_asking(
+    lost: Haproxy, picker: Picker, engines
+):
+    """A client may ask for any model; that the daemon knows none of them is no outage."""
+    picker.target, picker.way = engines[0].target, "picks"
+    until(lambda: {ask(lost.port).engine for _ in range(6)} == {picker.target})
+    picker.way = "refuses_this"
+    before = picker.asked
+    for _ in range(25):
+        ask(lost.port)
+    assert picker.asked == before + 25
+
+
 def test_target_that_does_not_exist_is_passed_by(lost: Haproxy, picker: Picker, engines):
     """A daemon that names a dead address costs a refused connection, not a request."""
     time.sleep(1.1)  # the breaker's second

@@ -26,6 +26,19 @@ class Shared:
         return runtime.table_from({"incr": incr, "get": get})
 
 
+@pytest.fixture(params=["lua53", "lua54"])
+def leases(request):
+    """Return HAProxy's ``load.lua``."""
+    runtime = importlib.import_module(f"lupa.{request.param}").LuaRuntime(
+        unpack_returned_tuples=True
+    )
+    p2c = (INTEGRATIONS / "lua" / "p2c.lua").read_text()
+    runtime.globals().package.loaded["p2c"] = runtime.execute(p2c)
+    module = runtime.execute((INTEGRATIONS / "haproxy" / "scorer" / "load.lua").read_text())
+    module.table = runtime.table_from
+    return module
+
+
 @pytest.fixture
 def load():
     """Return nginx's ``load.lua`` and what a row of the snapshot is made with."""
@@ -74,3 +87,21 @@ def test_own_requests_are_not_counted_twice(load):
     assert load.since(mark, 0.0)(seen) == (3, 1500, 2020.0)
     load.finish(lease)
     assert load.since(mark, 0.0)(seen) == (2, 500, 1000.0)
+
+
+def test_work_of_a_request_that_left_is_ahead_of_nobody(leases):
+    """A prompt of any length may be announced; what waits behind it waits no longer than it."""
+    long = leases.start("a:1", 1_000_000, 1000.0, 0.0)
+    leases.start("a:1", 1000, 1000.0, 0.0)
+    n, tokens, ahead = leases.since(0.0, 0.0)(row(leases))
+    assert (n, tokens, ahead > 1_000_000) == (2, 1_001_000, True)
+    leases.finish(long, 0.5)
+    assert leases.since(0.0, 0.5)(row(leases)) == (1, 1000, pytest.approx(1020.0 - 500.0 + 500.0))
+
+
+def test_work_that_was_done_is_not_taken_off_again(leases):
+    """A request that took as long as was estimated leaves the later ones their wait."""
+    first = leases.start("a:1", 1000, 1000.0, 0.0)
+    leases.start("a:1", 1000, 1000.0, 0.0)
+    leases.finish(first, 1.02)
+    assert leases.since(0.0, 1.02)(row(leases)) == (1, 1000, pytest.approx(1020.0))

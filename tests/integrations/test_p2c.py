@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from scorer.core.prompts import BYTES_PER_TOKEN, MOST_TOKENS
 from tests.vectors.generate import FILES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -187,3 +188,21 @@ def test_lua_is_clean():
     command = [luacheck, "--no-color", "--config", str(ROOT / ".luacheckrc"), "integrations"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("absurd", [10_000_001.0, 1e18, 1e300, float("inf"), float("nan")])
+def test_absurd_length_is_the_longest_that_there_is(lua: Lua, absurd: float):
+    """As the daemon takes it; what a client announces must not make costs no numbers."""
+    pool = CASES[4]["snapshot"]["pools"][0]
+    request = {"exclude": [], "key": "", "lora": ""}
+
+    def picks(tokens):
+        dice = random.Random(1).random
+        view = lua.view(pool)
+        return [
+            lua.choose(view, {**request, "prompt_tokens": tokens}, dice, lambda _: (3, 900, 5.0))
+            for _ in range(20)
+        ]
+
+    assert lua.p2c.MOST_BYTES == MOST_TOKENS * BYTES_PER_TOKEN
+    assert picks(absurd) == picks(float(MOST_TOKENS))

@@ -26,18 +26,23 @@ end
 function _M.start(target, tokens, rate, now)
   local own = of(target)
   own.n, own.tokens = own.n + 1, own.tokens + tokens
-  own.free_at = math.max(own.free_at, now) + p2c.work(tokens) / rate
+  local seconds = p2c.work(tokens) / rate
+  own.free_at = math.max(own.free_at, now) + seconds
   last = last + 1
-  leases[last] = { target = target, tokens = tokens, at = now }
+  leases[last] = {
+    target = target, tokens = tokens, at = now, seconds = seconds, until_then = own.free_at,
+  }
   return last
 end
 
-function _M.finish(number)
+--- A request is over; what was still ahead of it by the estimate is ahead of nobody.
+function _M.finish(number, now)
   local lease = leases[number]
   if not lease then return end
   leases[number] = nil
   local own = of(lease.target)
   own.n, own.tokens = own.n - 1, own.tokens - lease.tokens
+  own.free_at = own.free_at - math.max(0, math.min(lease.seconds, lease.until_then - now))
   if own.n == 0 then targets[lease.target] = nil end
 end
 
@@ -47,7 +52,7 @@ function _M.expire(now)
   for number, lease in pairs(leases) do
     if now - lease.at > LEASE_TTL then old[#old + 1] = number end
   end
-  for _, number in ipairs(old) do _M.finish(number) end
+  for _, number in ipairs(old) do _M.finish(number, now) end
 end
 
 --- Return the function that tells p2c the load of a row of a snapshot made at `made`.
