@@ -168,8 +168,12 @@ class FeedbackEndpoint:
         return BROKEN
 
 
+class _NoNumberError(ValueError):
+    """A word that Python reads as a number and JSON does not have."""
+
+
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise _NoNumberError(f"{name} is no number")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_number)
@@ -194,6 +198,10 @@ def decode(body: bytes) -> Any:  # noqa: ANN401 - any JSON
         return _DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except (json.JSONDecodeError, _NoNumberError):
+        raise
+    except ValueError:  # Python's words for it name a setting of the interpreter.
+        raise ValueError("a number has too many digits") from None
 
 
 def summary(taken: Sequence[Taken | Refused], *, explain: bool) -> Reply:

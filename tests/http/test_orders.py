@@ -276,6 +276,7 @@ LIMITS = "must be at least 1s and at most 30d"
         (b'{"duration": NaN}', "the body must be JSON: NaN is no number"),
         (b'{"duration": -Infinity}', "the body must be JSON: -Infinity is no number"),
         (b"[" * MOST_BYTES, "the body must be JSON: it is nested too deeply"),
+        (b"[" + b"9" * 5000 + b"]", "the body must be JSON: a number has too many digits"),
     ],
 )
 def test_bad_body_is_told_field_rule_and_value(api, body, message):
