@@ -106,7 +106,7 @@ METRICS = (
     ),
     Metric(
         "scorer_target_confidence_ratio", Type.GAUGE, TARGET, RATIO,
-        "Sum of the weights of the dimensions that the score rests on.",
+        "Sum of the weights of the signals that the score rests on.",
     ),
     Metric(
         "scorer_target_ttft_seconds", Type.GAUGE, TARGET, "seconds",

@@ -1,8 +1,10 @@
 """The configuration file: what it means, and what each mistake is told."""
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from scorer.cli import main
@@ -11,6 +13,7 @@ from scorer.config.errors import ConfigError
 from scorer.core.curves import Shape
 
 BAD = sorted(Path(__file__).parent.glob("data/config/bad-*.yml"))
+DOCUMENT = Path(__file__).parents[1] / "docs" / "configuration.md"
 ONE_POOL = "pools: [{name: chat, static_configs: [{targets: ['10.0.0.1:8000']}]}]"
 
 
@@ -43,6 +46,18 @@ def test_smallest_file_has_the_documented_defaults() -> None:
     assert config.web.listen_address == "0.0.0.0:9808"
     assert config.interval(config.pools[0]) == 1.0
     assert config.timeout(config.pools[0]) == 0.8
+
+
+def test_documented_file_is_the_defaults() -> None:
+    """The file in docs/configuration.md can be used, and has every default as it is."""
+    [text] = re.findall(
+        r"^```yaml\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    [pool] = (document := yaml.safe_load(text))["pools"]
+    # The first three have none. The others follow the engine and `global` where they are left out.
+    own = ["name", "models", "static_configs", "metrics_port", "scrape_interval", "scrape_timeout"]
+    least = {"pools": [{key: pool[key] for key in own}], "prometheus": document["prometheus"]}
+    assert parse_config(text).model_dump() == parse_config(yaml.safe_dump(least)).model_dump()
 
 
 def test_pool_may_scrape_at_its_own_pace() -> None:

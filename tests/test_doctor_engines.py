@@ -33,12 +33,24 @@ def printed(capsys):
         ("triton/trtllm.prom", "--metrics-config histogram_latencies=true"),
         ("tgi/tgi.prom", "name a gateway that does"),
         ("llamacpp/llamacpp.prom", "prints no KV-cache gauge any more"),
+        ("vllm-0.32-real/20_dp2_just_started.prom", "no samples yet: send one request"),
         ("gateways/envoy-ai-gateway.prom", "it can serve a pool of one target only"),
     ],
 )
 def test_hint_says_what_to_switch_on(page, hint):
     """What is missing comes with what to do about it at the engine."""
     assert any(hint in given for given in diagnose(str(PAGES / page), 2.0).hints)
+
+
+def test_vllm_without_statistics(tmp_path):
+    """The flag is named where its rows are missing altogether, and where one is late it is not."""
+    late = PAGES / "vllm-0.32-real" / "20_dp2_just_started.prom"
+    off = tmp_path / "off.prom"
+    off.write_text("".join(
+        line for line in late.read_text().splitlines(keepends=True) if "vllm:" not in line
+    ))  # fmt: skip
+    assert "--disable-log-stats" not in "".join(diagnose(str(late), 2.0).hints)
+    assert "vLLM without --disable-log-stats" in "".join(diagnose(str(off), 2.0).hints)
 
 
 def test_complete_engine_gets_no_advice():

@@ -11,6 +11,8 @@ from scorer.demo.wire import KeepAlive
 
 STOP_PATIENCE = 10.0
 """Seconds after which a daemon that ignores SIGTERM is killed."""
+PLACE = Path(__file__).parents[2]
+"""The folder that has the package."""
 READY_PATIENCE = 30.0
 READY_POLL = 0.1
 LAST_LINES = 10
@@ -75,7 +77,8 @@ async def running(arguments: Sequence[str], log: Path) -> AsyncIterator[Daemon]:
 
     It ends with this process, however that ends. It gets a session of its own, so that
     a Ctrl-C reaches the demo alone and the demo decides when the daemon stops. What the
-    environment says to a daemon is not for this one.
+    environment says to a daemon is not for this one. It starts beside the package, as
+    ``-m`` looks where it is first: a folder called ``scorer``, such as a clone, may be here.
     """
     with log.open("wb") as sink:
         process = await asyncio.create_subprocess_exec(
@@ -83,6 +86,7 @@ async def running(arguments: Sequence[str], log: Path) -> AsyncIterator[Daemon]:
             "-m",
             "scorer.demo.child",
             *arguments,
+            cwd=PLACE,
             env={k: v for k, v in os.environ.items() if not k.startswith("SCORER_")},
             stdin=asyncio.subprocess.PIPE,
             stdout=sink,

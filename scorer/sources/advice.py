@@ -8,9 +8,10 @@ from scorer.core.vocabulary import Gap, ScrapeFailure
 from scorer.mappings.engine import Mapping
 
 _PLACES = (
-    "metrics are at /metrics of the API port (vLLM; SGLang with --enable-metrics; TGI; llama.cpp "
-    "with --metrics; LMDeploy with --enable-metrics), at /prometheus/metrics (TensorRT-LLM with "
-    "return_perf_metrics: true), at /v1/metrics (NIM), on port 8002 (Triton)"
+    "metrics are at /metrics of the API port (vLLM without --disable-log-stats; SGLang with "
+    "--enable-metrics; TGI; llama.cpp with --metrics; LMDeploy with --enable-metrics), at "
+    "/prometheus/metrics (TensorRT-LLM with return_perf_metrics: true), at /v1/metrics (NIM), on "
+    "port 8002 (Triton)"
 )
 
 _ON_FAILURE = {

@@ -168,6 +168,19 @@ def test_a_full_disk_ends_the_demo_with_1():
 
 
 @pytest.mark.system
+def test_a_folder_with_the_name_of_the_package_does_no_harm(tmp_path):
+    """Such as a clone, seen from the folder that it is in."""
+    (tmp_path / "scorer").mkdir()
+    (tmp_path / "scorer" / "__init__.py").touch()
+    flags = ("--web.listen-address", ANY_PORT, "--engines", "2", "--duration", "1s")
+    command = [sys.executable, "-P", "-m", "scorer", "demo", *flags]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.system
 def test_a_reader_that_leaves_ends_the_demo_quietly():
     """As after `scorer demo | head -1`."""
     with demo() as process:
