@@ -34,6 +34,16 @@ class Lua:
         self._runtime = runtime
         self.p2c = runtime.execute(SOURCE.read_text(encoding="utf-8"))
 
+        self.loaded = runtime.eval("function() return 3, 900, 5.0 end")
+        self._drawing = runtime.eval(
+            "function(numbers) local at = 0; "
+            "return function() at = at + 1; return numbers[at] end end"
+        )
+
+    def drawing(self, numbers):
+        """Return draws that are these numbers: in Lua, since two functions of Python mix up."""
+        return self._drawing(self.value(numbers))
+
     def value(self, data):
         """Return ``data`` as Lua's tables; null is nil."""
         if isinstance(data, dict):
@@ -195,15 +205,14 @@ def test_absurd_length_is_the_longest_that_there_is(lua: Lua, absurd: float):
     """As the daemon takes it; what a client announces must not make costs no numbers."""
     pool = CASES[4]["snapshot"]["pools"][0]
     request = {"exclude": [], "key": "", "lora": ""}
-
-    def loaded(*_):  # LuaJIT's way into Python now and then loses the argument
-        return 3, 900, 5.0
+    dice = random.Random(1)
+    drawn = [dice.random() for _ in range(200)]
 
     def picks(tokens):
-        dice = random.Random(1).random
-        view = lua.view(pool)
+        view, draws = lua.view(pool), lua.drawing(drawn)
         return [
-            lua.choose(view, {**request, "prompt_tokens": tokens}, dice, loaded) for _ in range(20)
+            lua.choose(view, {**request, "prompt_tokens": tokens}, draws, lua.loaded)
+            for _ in range(20)
         ]
 
     assert lua.p2c.MOST_BYTES == MOST_TOKENS * BYTES_PER_TOKEN
