@@ -40,7 +40,8 @@ wrk, medians of {rounds} rounds of {seconds:g} s in which the routes take turns.
 connections the server's core is busy, so that latency is mostly waiting for one's turn. *no-op* is
 70 fixed bytes from the same server by way of ASGI, *pick through Flask* the same pick from a Flask
 view. *{both}* asks for picks and reports their ends in turn; it is counted in pairs.
-CPU is what the whole daemon used per request, *net* without what it uses **at rest**, which is a
+CPU is what the whole daemon used per request, *net* without what it used **at rest**, before
+anything was asked of it, which is a
 share of the core. Latencies in milliseconds, CPU in microseconds.
 
 | pool | route | connections | requests/s (min–max) | p50 | p99 | CPU (net) | scrapes/s | at rest |
