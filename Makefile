@@ -1,9 +1,9 @@
 # `make run` and `make test` set up all they need (see scripts/setup.sh).
 SHELL := /bin/bash
 BIN := .venv/bin
-# Most tests of processes wait for something, so there are two for each processor. A file stays
+# Most tests of processes wait for something, so there is one more than processors. A file stays
 # in one process, and they begin in the order that tests/conftest.py gives them.
-SIDE_BY_SIDE := -n $(shell echo $$((2 * $$(nproc)))) --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := -n $(shell echo $$((1 + $$(nproc)))) --dist loadfile --no-loadscope-reorder
 CODE := scorer exporters dashboards tests benchmarks
 
 .DEFAULT_GOAL := help

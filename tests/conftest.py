@@ -1,5 +1,8 @@
 """Settings shared by all tests; markers are declared in pyproject.toml."""
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
@@ -16,3 +19,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         mine = max((waits.get(mark.name, 0) for mark in item.iter_markers()), default=0)
         length[item.path] = max(mine, length.get(item.path, 0))
     items.sort(key=lambda item: -length[item.path])
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """No garbage is collected during a test: at the end of the stack finalizers fail.
+
+    They would be those of other tests, and what they say would be laid at this one's door.
+    """
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

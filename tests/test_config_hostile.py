@@ -55,6 +55,7 @@ def problems(folder: Path, content: str | bytes) -> tuple[str, ...]:
     return error.value.problems
 
 
+@pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

@@ -164,6 +164,7 @@ def test_part_that_nobody_claims_is_dropped_in_the_end(first: Life, path: Path) 
     assert '"a:1"' not in path.read_text()
 
 
+@pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("data", ["NaN", "[1e999]", "[" * 900 + "]" * 900])
 def test_unclaimed_nonsense_is_not_written_again(first: Life, path: Path, data: str) -> None:
     """What nobody has looked at yet may be anything; the rest is written all the same."""
@@ -197,6 +198,7 @@ def test_no_file_is_how_every_daemon_begins(path: Path) -> None:
 HEADER = b'{"scorer_state":1,"written_at":1900000000.0}\n'
 
 
+@pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -39,6 +39,7 @@ def test_empty_list_is_no_target() -> None:
     assert parse_json(b"[]") == parse_yaml(b"[]") == ()
 
 
+@pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

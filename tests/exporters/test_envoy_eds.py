@@ -108,6 +108,7 @@ def test_request_of_protobuf_json_is_understood():
     assert discovery(pool(target()))(json.dumps(body).encode()).status == 200
 
 
+@pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize(
     ("body", "message"),
     [

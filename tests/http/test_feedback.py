@@ -138,6 +138,7 @@ def test_item_that_cannot_be_used(world, item, status, kind):
     assert answer.json["status"] == "error"
 
 
+@pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize(
     "body",
     [

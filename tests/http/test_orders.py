@@ -248,6 +248,7 @@ DURATION = "must be a duration such as 500ms, 15s or 1m30s"
 LIMITS = "must be at least 1s and at most 30d"
 
 
+@pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize(
     ("body", "message"),
     [

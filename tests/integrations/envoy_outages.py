@@ -31,19 +31,18 @@ def killed_under_load(stack: Stack, before: float, alone: float) -> None:
 
 def left_alone_while_it_hangs(stack: Stack, most: int) -> None:
     """Stop the daemon for a while; at most ``most`` requests wait for it."""
-    process, before = stack.daemon.process, stack.envoy.stat(TIMEOUTS)
+    process = stack.daemon.process
     with Load(stack.envoy.address, threads=6) as load:
         time.sleep(0.5)
-        stopped = time.monotonic()
+        stopped, before = time.monotonic(), stack.envoy.stat(TIMEOUTS)
         process.send_signal(signal.SIGSTOP)
         try:
             time.sleep(2.5)
+            on, waited = time.monotonic(), stack.envoy.stat(TIMEOUTS) - before
         finally:
             process.send_signal(signal.SIGCONT)
-        on = time.monotonic()
         stack.reset()
         until(lambda: any("x-scorer-pick-id" in s.headers for e in stack.engines for s in e.seen))
     assert load.failed() == []
-    waited = stack.envoy.stat(TIMEOUTS) - before
     assert waited < most
     assert waited < load.sent(stopped, on) / 5

@@ -110,6 +110,7 @@ def test_iteration_number_is_progress(reads):
     assert list(reads([record(7)])[0].samples.progress.values()) == [7]
 
 
+@pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
