@@ -226,7 +226,7 @@ def test_daemon_killed_under_load_fails_nothing(stack):
 
 def test_daemon_that_hangs_is_left_alone(stack):
     """A few requests wait 20 ms for it, all others nothing; when it goes on it is asked again."""
-    left_alone_while_it_hangs(stack, 18)  # six at a time, when it hangs and at two more tries
+    left_alone_while_it_hangs(stack, 12)
 
 
 def test_targets_come_and_go(stack):

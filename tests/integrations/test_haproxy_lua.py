@@ -48,6 +48,7 @@ def test_shipped_lua_is_loaded_per_thread():
 
 def test_streams_reach_every_target(world: World):
     """IPv6 too; each by a pick of the daemon; connections to clients and engines are kept."""
+    ask_many(world.port, 30)  # connections are opened at first, by each thread
     before = sum(each.connections for each in world.engines)
     replies = ask_many(world.port, 90)
     assert [reply for reply in replies if not reply.complete] == []
@@ -55,9 +56,7 @@ def test_streams_reach_every_target(world: World):
     assert world.value('gateway_picks_total{by="daemon"}') >= 90
     assert "gateway_pick_misses_total" not in world.page()
     opened = sum(each.connections for each in world.engines) - before
-    # Not one for each request: the hop within HAProxy ends with each attempt, and only where
-    # that is noticed before the answer's end does the connection to the engine end as well.
-    assert 0 < opened < 60
+    assert opened < 45
 
 
 def test_tokens_are_not_held_back(world: World):
