@@ -50,7 +50,8 @@ def test_streams_reach_every_target(world: World):
     """IPv6 too; each by a pick of the daemon; connections to clients and engines are kept."""
     ask_many(world.port, 30)  # connections are opened at first, by each thread
     before = sum(each.connections for each in world.engines)
-    replies = ask_many(world.port, 90)
+    # Eight at once are more than an engine has connections left over for in each thread.
+    replies = ask_many(world.port, 90, 4)
     assert [reply for reply in replies if not reply.complete] == []
     assert {reply.engine for reply in replies} == {each.target for each in world.engines}
     assert world.value('gateway_picks_total{by="daemon"}') >= 90
