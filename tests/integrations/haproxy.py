@@ -14,7 +14,7 @@ import pytest
 
 from tests.integrations.client import Connection
 from tests.integrations.engine import ROLE, Engine, Exchange
-from tests.system.conftest import NAP, free_port
+from tests.system.conftest import NAP, DaemonProcess, free_port
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples" / "haproxy"
@@ -149,3 +149,13 @@ def until(condition, seconds: float = 60.0, why=lambda: ""):
             return value
         time.sleep(NAP)
     return pytest.fail(f"did not happen within {seconds} s {why()}")
+
+
+def end(haproxy: Haproxy | None, daemon: DaemonProcess, engines: Sequence[Engine]) -> None:
+    """End all that a test module started, in whatever state it is."""
+    if haproxy is not None:
+        haproxy.kill()
+    daemon.process.kill()
+    daemon.process.wait(5)
+    for each in engines:
+        each.close()

@@ -10,7 +10,7 @@ import trustme
 
 from tests.integrations import engine as ways
 from tests.integrations.engine import Engine
-from tests.integrations.haproxy import Haproxy, until
+from tests.integrations.haproxy import Haproxy, end, until
 from tests.system.conftest import DaemonProcess, free_port, pool_of
 
 PATIENT = ("SCORER_PICK_TIMEOUT_MS 20", "SCORER_PICK_TIMEOUT_MS 500")
@@ -104,9 +104,4 @@ def running(folder: Path) -> Iterator[World]:
         yield made
         haproxy.stop()
     finally:
-        if haproxy is not None:
-            haproxy.kill()
-        daemon.process.kill()
-        daemon.process.wait(5)
-        for each in engines:
-            each.close()
+        end(haproxy, daemon, engines)

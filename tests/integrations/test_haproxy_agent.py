@@ -12,7 +12,7 @@ import pytest
 from tests.integrations import engine as ways
 from tests.integrations.client import ask, ask_many
 from tests.integrations.engine import Engine
-from tests.integrations.haproxy import Haproxy, passes_tokens_on, until
+from tests.integrations.haproxy import Haproxy, end, passes_tokens_on, until
 from tests.system.conftest import DaemonProcess, free_port, pool_of
 
 pytestmark = pytest.mark.system
@@ -73,12 +73,7 @@ def world(tmp_path_factory):
         yield made
         haproxy.stop()
     finally:
-        if haproxy is not None:
-            haproxy.kill()
-        daemon.process.kill()
-        daemon.process.wait(5)
-        for each in engines:
-            each.close()
+        end(haproxy, daemon, engines)
 
 
 def test_weights_follow_scores(world: World):
