@@ -18,6 +18,7 @@ import structlog
 
 from scorer.core.snapshot import EMPTY, PoolView, Snapshot, TargetView
 from scorer.core.vocabulary import State
+from scorer.output_stats import Output, OutputStats
 
 LONGEST_NAME = 512
 """Bytes of a question; more is none."""
@@ -61,17 +62,29 @@ class Agent:
         self,
         snapshot: Callable[[], Snapshot],
         known: Callable[[str], bool],
+        outputs: OutputStats,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Answer from ``snapshot``; ``known`` says whether a target is in any pool."""
+        """Answer from ``snapshot``; ``known`` says whether a target is in any pool.
+
+        What was answered is counted in ``outputs``, silence is not.
+        """
         self._snapshot = snapshot
         self._known = known
+        self._outputs = outputs
         self._clock = clock
         self._logged_at = -LOG_INTERVAL
         self._of = EMPTY
         self._lines: Mapping[str, bytes] = MappingProxyType({})
         self._seen: dict[str, bool] = {}
         self.connections = 0
+
+    def answer(self, name: str) -> bytes:
+        """Return :meth:`line`, and count it unless it is silence."""
+        line = self.line(name)
+        if line is not SILENCE:
+            self._outputs.answered(Output.HAPROXY_AGENT)
+        return line
 
     def line(self, name: str) -> bytes:
         """Return the line for ``target`` or ``pool/target``, with its end; empty for silence.
@@ -168,5 +181,5 @@ class AgentConnection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         if 0 < len(question.name) <= LONGEST_NAME:
-            transport.write(self._agent.line(question.name))
+            transport.write(self._agent.answer(question.name))
         transport.close()

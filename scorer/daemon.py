@@ -99,7 +99,7 @@ class Daemon:
         self.flask = create_flask(ports)
         self.picking = PickEndpoint(ports)
         self.reporting = FeedbackEndpoint(self.feedback, self.clocks.monotonic)
-        self.agent = Agent(lambda: self.registry.snapshot, self.registry.knows)
+        self.agent = Agent(lambda: self.registry.snapshot, self.registry.knows, self.outputs)
         self.asgi = build_asgi(ports, self.flask, self.picking)
 
     def _published(self) -> None:

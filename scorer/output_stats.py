@@ -8,6 +8,8 @@ from enum import StrEnum
 class Output(StrEnum):
     """A form in which others pull targets or scores."""
 
+    HAPROXY_AGENT = "haproxy_agent"
+    ENVOY_EDS = "envoy_eds"
     HTTP_SD = "http_sd"
     SNAPSHOT = "snapshot"
 

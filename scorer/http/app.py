@@ -169,6 +169,7 @@ class _Routes:
         status, body = self._ports.envoy_eds(request.stream.read())
         if status >= 400:
             return plain(Problem(status, "envoy_eds", body))
+        self._ports.outputs.answered(Output.ENVOY_EDS)
         return Response(body, status, content_type="application/json")
 
     def status(self) -> Response:

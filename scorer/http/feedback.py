@@ -19,6 +19,7 @@ from scorer.http.answers import JSON_TYPE, quoted
 from scorer.http.bodies import BODY_LIMIT, Gone, read_body
 from scorer.http.ports import Receive, Scope, Send
 from scorer.http.problems import Problem, too_large, wrong_method
+from scorer.json_errors import why
 
 MOST_ITEMS = 10_000
 SLICE = 32
@@ -196,12 +197,8 @@ def decode(body: bytes) -> Any:  # noqa: ANN401 - any JSON
             except StopIteration:
                 pass  # The decoder says below what is wrong.
         return _DECODER.decode(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    except (json.JSONDecodeError, _NoNumberError):
-        raise
-    except ValueError:  # Python's words for it name a setting of the interpreter.
-        raise ValueError("a number has too many digits") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(why(error)) from None
 
 
 def summary(taken: Sequence[Taken | Refused], *, explain: bool) -> Reply:

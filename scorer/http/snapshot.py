@@ -62,7 +62,7 @@ class SnapshotEndpoint:
         headers = [(b"cache-control", b"no-cache"), (b"vary", b"Accept-Encoding")]
         given = _tags(scope["headers"])
         for tag in (etag, packed_etag):
-            if tag in given:
+            if tag in given or b"*" in given:
                 headers.append((b"etag", tag))
                 await send({"type": "http.response.start", "status": 304, "headers": headers})
                 await send({"type": "http.response.body", "body": b""})

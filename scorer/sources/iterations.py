@@ -15,6 +15,7 @@ from typing import Any
 
 from scorer.core.samples import ScrapeFailed
 from scorer.core.vocabulary import Gap, ScrapeFailure
+from scorer.json_errors import why
 from scorer.sources.exposition import CHUNK, MAX_ROWS, Row, unhurried
 from scorer.sources.view import View
 
@@ -102,8 +103,10 @@ def _records(body: bytes, check: Callable[[], object]) -> list[dict[str, Any]] |
     try:
         text = body.decode("utf-8-sig").strip()
         found = list(islice(_elements(text, check), MAX_ROWS + 1))
-    except (ValueError, RecursionError) as error:
-        return ScrapeFailed(ScrapeFailure.PARSE, f"not valid JSON: {error}"[:200])
+    except (UnicodeDecodeError, RecursionError) as error:
+        return ScrapeFailed(ScrapeFailure.PARSE, f"not valid JSON: {why(error)}")
+    except ValueError as error:
+        return ScrapeFailed(ScrapeFailure.PARSE, f"not valid JSON: {error}")
     if len(found) > MAX_ROWS:
         return ScrapeFailed(ScrapeFailure.TOO_LARGE, f"more than {MAX_ROWS} records")
     if not all(isinstance(each, dict) for each in found):
@@ -147,6 +150,8 @@ def _element(window: str, at: int) -> tuple[Any, int, str]:
         element, end = _decode(window, at)
     except json.JSONDecodeError as error:
         return error.msg, error.pos, ""
+    except ValueError as error:
+        raise ValueError(why(error)) from None
     end = _skipped(window, end)
     mark = window[end : end + 1]
     return (element if mark else None), end, mark

@@ -187,7 +187,8 @@ class Replica:
         for handler, code in (("/", 200), ("/metrics", 200), ("/api/v1/sd/<pool>", 200)):
             self.served.count(handler, "GET", code)
             self.served.took(handler, self.dice.lognormvariate(-5.3, 0.5))
-        self.outputs.answered(Output.HTTP_SD)
+        for output in (Output.HTTP_SD, Output.ENVOY_EDS, Output.HAPROXY_AGENT):
+            self.outputs.answered(output)
         for _ in range(PAGE_EVERY):
             self.served.count("/api/v1/snapshot", "GET", 200)
             self.outputs.answered(Output.SNAPSHOT)

@@ -44,7 +44,8 @@ def test_empty_list_is_no_target() -> None:
     ("text", "problem"),
     [
         (b"[{", "is not valid JSON"),
-        (b"\xff", "is not valid JSON"),
+        (b"\xff", "is not valid JSON: it is no UTF-8"),
+        (b"[" + b"9" * 5000 + b"]", "is not valid JSON: a number has too many digits"),
         (b"null", "must be a list of target groups"),
         (b'{"targets": ["a:1"]}', "must be a list of target groups"),
         (b'["a:1"]', r"\[0\] must be a mapping"),
@@ -53,7 +54,7 @@ def test_empty_list_is_no_target() -> None:
         (b'[{"labels": {"a": 1}}]', r"\[0\].labels must map label names to strings"),
         (b'[{"labels": ["a"]}]', r"\[0\].labels must map label names to strings"),
         (b'[{"target": ["a:1"]}]', r"\[0\] has the unknown key 'target'"),
-        (b"[" * 100_000, "is not valid JSON"),
+        (b"[" * 100_000, "is not valid JSON: it is nested too deeply"),
     ],
 )
 def test_wrong_json_is_refused_whole(text: bytes, problem: str) -> None:

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from exporters.envoy_eds import TYPE_URL, Discovery
 from scorer.core.vocabulary import State
 from scorer.http.app import create_flask
+from scorer.output_stats import Output, OutputStats
 from tests.http.builders import pool, ports, snapshot, target, unreachable, unscored
 
 URL = "/v3/discovery:endpoints"
@@ -163,10 +164,11 @@ def test_refusal_by_envoy_is_logged_once():
     assert [each["error"] for each in log] == ["malformed"]
 
 
-def post(body=b'{"resource_names":["chat"]}', **kwargs):
+def post(body=b'{"resource_names":["chat"]}', outputs=None, **kwargs):
     """Return the answer of the HTTP interface to a POST."""
     eds = discovery(pool(target()))
-    client = create_flask(ports(pool(target()), envoy_eds=eds)).test_client()
+    counted = outputs or OutputStats()
+    client = create_flask(ports(pool(target()), envoy_eds=eds, outputs=counted)).test_client()
     return client.post(URL, data=body, **{"content_type": "application/json", **kwargs})
 
 
@@ -179,6 +181,16 @@ def test_answer_over_http():
     refused = post(b"{}")
     assert (refused.status_code, refused.mimetype) == (400, "text/plain")
     assert refused.data == b"resource_names: must name at least one pool\n"
+
+
+def test_answers_are_counted():
+    """One that nothing has changed is one; a refusal is none."""
+    outputs = OutputStats()
+    version = post(outputs=outputs).json["version_info"]
+    known = json.dumps({"resource_names": ["chat"], "version_info": version}).encode()
+    for body in (known, b"{}"):
+        post(body, outputs)
+    assert outputs.read()[Output.ENVOY_EDS] == 2
 
 
 def test_other_content_and_methods_are_refused():

@@ -12,16 +12,18 @@ from structlog.testing import capture_logs
 from exporters import haproxy_agent
 from exporters.haproxy_agent import Agent, AgentConnection
 from scorer.core.vocabulary import Reason, State
+from scorer.output_stats import Output, OutputStats
 from tests.http.builders import pool, snapshot, target, unreachable, unscored
 from tests.waited import Waited
 
 NAME = "10.0.0.7:8000"
 
 
-def agent(*pools, known=()):
+def agent(*pools, known=(), outputs=None):
     """Return an agent that answers from these pools."""
     published = snapshot(*pools)
-    return Agent(lambda: published, lambda name: name in known, lambda: 0.0)
+    outputs = outputs or OutputStats()
+    return Agent(lambda: published, lambda name: name in known, outputs, lambda: 0.0)
 
 
 def said(view, **changes):
@@ -83,7 +85,7 @@ def test_pool_may_be_named():
 def test_answers_follow_the_snapshot():
     """A score that changes is told with the next check."""
     published = snapshot(pool(target(NAME, weight=0.9)))
-    found = Agent(lambda: published, lambda _: True)
+    found = Agent(lambda: published, lambda _: True, OutputStats())
     assert found.line(NAME) == b"up ready 90%\n"
     published = snapshot(pool(target(NAME, weight=0.1)))
     assert found.line(NAME) == b"up ready 10%\n"
@@ -92,7 +94,7 @@ def test_answers_follow_the_snapshot():
 def test_departed_target_is_drained():
     """Who was known and left gets no more requests, and those under way end."""
     published = snapshot(pool(target(NAME)))
-    found = Agent(lambda: published, lambda _: False)
+    found = Agent(lambda: published, lambda _: False, OutputStats())
     assert found.line(NAME) == b"up ready 88%\n"
     published = snapshot(pool(target("other:1")))
     assert found.line(NAME) == b"drain\n"
@@ -165,13 +167,15 @@ async def ask(port, *parts, end=False):
     ids=["line", "blanks", "pieces", "end", "empty", "bytes", "long", "nothing"],
 )
 def test_question_is_one_line(parts, end, answer):
-    """However it comes; what is no question gets no answer."""
+    """However it comes; what is no question gets no answer, and only answers are counted."""
+    outputs = OutputStats()
 
     async def run():
-        async with listening(agent(pool(target(NAME)))) as port:
+        async with listening(agent(pool(target(NAME)), outputs=outputs)) as port:
             return await ask(port, *parts, end=end)
 
     assert on_daemons_loop(run) == answer
+    assert outputs.read()[Output.HAPROXY_AGENT] == bool(answer)
 
 
 async def ends(port, count):

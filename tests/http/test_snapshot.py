@@ -80,10 +80,10 @@ def test_all_choices_are_a_word():
 
 
 def test_version_that_is_known_is_not_sent_again():
-    """If-None-Match with the current tag, strong, weak or among others, gets 304."""
+    """If-None-Match with the current tag, strong, weak or among others, or * gets 304."""
     endpoint = Published().endpoint()
     tag = asked(endpoint).headers["etag"]
-    for header in (tag, f"W/{tag}", f'"x", {tag}'):
+    for header in (tag, f"W/{tag}", f'"x", {tag}', "*"):
         answer = asked(endpoint, headers=[(b"if-none-match", header.encode())])
         assert (answer.status, answer.body, answer.headers["etag"]) == (304, b"", tag)
 

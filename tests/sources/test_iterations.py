@@ -178,6 +178,21 @@ def test_hostile_list_is_refused(reads, body, reason):
     assert got.detail
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'[{"iter":' + b"9" * 5000 + b"}]", "a number has too many digits"),
+        (b'[{"iter":1},{"iter":"\xff"}]', "it is no UTF-8"),
+        (b"[" * 60_000, "it is nested too deeply"),
+        (b"[{},]", "Expecting value at character 4"),
+    ],
+)
+def test_malformed_list_says_why(reads, body, why):
+    """In words about the page, not about Python."""
+    (got,) = reads(body)
+    assert got.detail == f"not valid JSON: {why}"
+
+
 def test_blanks_between_records_mean_nothing(reads):
     """Blanks that fill chunks do not hide the records around them."""
     one, two = (json.dumps(record(number)).encode() for number in (1, 2))

@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from scorer.json_errors import why
+
 ADDRESS = "__address__"
 MOST_TARGETS = 100_000
 
@@ -28,7 +30,7 @@ def parse_json(text: bytes) -> tuple[LabelSet, ...]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise GroupsError(f"is not valid JSON: {error}") from None
+        raise GroupsError(f"is not valid JSON: {why(error)}") from None
     return label_sets(document)
 
 
