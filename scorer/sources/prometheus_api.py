@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from scorer.config.http_client import HttpClientConfig
 from scorer.core.samples import ScrapeFailed, SeriesKey
 from scorer.core.vocabulary import ScrapeFailure
+from scorer.json_errors import why
 from scorer.sources.exposition import Row
 from scorer.sources.failures import failed
 from scorer.sources.fetch import Fetched, Fetcher
@@ -85,6 +86,9 @@ class PrometheusApi:
 def _answer(got: Fetched) -> Vector | QueryRefused | ScrapeFailed:
     try:
         document = json.loads(got.body)
+    except (ValueError, RecursionError) as error:
+        return _no_answer(got, f"not valid JSON: {why(error)}")
+    try:
         if document["status"] != "success":
             detail = f"{document.get('errorType', 'error')}: {document.get('error', '')}"
             return QueryRefused(" ".join(detail.split())[:200])
@@ -94,9 +98,13 @@ def _answer(got: Fetched) -> Vector | QueryRefused | ScrapeFailed:
         warnings = (*document.get("warnings", ()), *document.get("infos", ()))
         series = tuple(_series(element) for element in data["result"] if "value" in element)
         return Vector(series, tuple(str(text) for text in warnings))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        detail = f"not an answer of Prometheus's API (status {got.status}): {error!r}"
-        return failed(ScrapeFailure.WRONG_CONTENT, detail)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return _no_answer(got, "JSON of another form")
+
+
+def _no_answer(got: Fetched, what: str) -> ScrapeFailed:
+    detail = f"not an answer of Prometheus's API (status {got.status}): {what}"
+    return failed(ScrapeFailure.WRONG_CONTENT, detail)
 
 
 def _series(element: Mapping[str, Any]) -> Series:

@@ -223,16 +223,23 @@ def test_own_query_that_is_refused_is_no_shipped_value(asking, prometheus):
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "what"),
     [
-        b"[]", b"{}", b"not json", b'{"status":"success"}',
-        b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{}}, 1]}}',
+        (b"not json", "not valid JSON: Expecting value: line 1 column 1 (char 0)"),
+        (b"9" * 5000, "not valid JSON: a number has too many digits"),
+        (b"[]", "JSON of another form"),
+        (b"{}", "JSON of another form"),
+        (b'{"status":"success"}', "JSON of another form"),
+        (b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{}}, 1]}}',
+         "JSON of another form"),
     ],
 )  # fmt: skip
-def test_answer_of_something_else_is_named(serve, body):
+def test_answer_of_something_else_is_named(serve, body, what):
     """A proxy's page under the address of Prometheus is no answer."""
     api = PrometheusApi(serve(http(body, content_type="application/json")).site, 5.0)
-    assert api.instant("up", 5.0).reason is ScrapeFailure.WRONG_CONTENT
+    answer = api.instant("up", 5.0)
+    assert answer.reason is ScrapeFailure.WRONG_CONTENT
+    assert answer.detail == f"not an answer of Prometheus's API (status 200): {what}"
     api.close()
 
 
