@@ -15,6 +15,7 @@ import trustme
 import yaml
 
 from tests.integrations.nginx_rig import restart
+from tests.invoked import invoked
 from tests.system.conftest import DaemonProcess, FakeEngine, pool_of
 from tests.unix import UnixConnection, connect
 from tests.waited import waited_to_end
@@ -116,6 +117,30 @@ def test_orders_are_taken_as_from_this_machine(site: Site) -> None:
     assert site.ask(order, body, **JSON)[0] == 200
     assert "peer=unix" in site.daemon.log
     assert site.ask(order, body, **JSON, X_Forwarded_For="10.0.0.1")[0] == 403
+
+
+def test_our_own_commands_use_it(site: Site) -> None:
+    """With ``unix:/path`` in place of a URL."""
+    target, url = site.engine.target, f"unix:{site.path}"
+    done = invoked("cooldown", target, "--duration", "1s", "--url", url)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = invoked("explain", target, "-o", "json", SCORER_URL=url)
+    assert json.loads(done.stdout)["target"] == target
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("nowhere", "no answer from unix:{path}: No such file or directory"),
+        ("file", "connection refused by unix:{path}: nothing listens there"),
+    ],
+)
+def test_our_own_commands_say_who_does_not_answer(tmp_path: Path, path: str, said: str) -> None:
+    """In one line."""
+    (tmp_path / "file").touch()
+    done = invoked("undrain", "a:1", "--url", f"unix:{tmp_path / path}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"scorer: {said.format(path=tmp_path / path)}\n"
 
 
 def test_idle_and_broken_connections_cost_nobody(site: Site) -> None:
