@@ -115,7 +115,7 @@ def test_orders_are_taken_as_from_this_machine(site: Site) -> None:
     order = f"/api/v1/targets/{site.engine.target}/cooldown"
     body = json.dumps({"duration": "1s"})
     assert site.ask(order, body, **JSON)[0] == 200
-    assert "peer=unix" in site.daemon.log
+    site.daemon.until(lambda: "peer=unix" in site.daemon.log)
     assert site.ask(order, body, **JSON, X_Forwarded_For="10.0.0.1")[0] == 403
 
 
