@@ -106,7 +106,7 @@ def of_a_daemon(what: str) -> Callable[[Command], Command]:
             "--url",
             default=f"http://{DEMO_ADDRESS}",
             show_default=True,
-            help="Where the daemon is.",
+            help="Where the daemon is, or unix:/path of its socket.",
         ),
         option("--token-file", type=PATH, help="File with the token of web.admin_token_file."),
         option("--user", help="Name for basic auth."),

@@ -45,7 +45,8 @@ from scorer.doctor import NothingNamedError, run_configured, run_doctor
 from scorer.explaining import as_text
 from scorer.http.tls import WebFileKeeper
 from scorer.http.words import ENDS, REASONS
-from scorer.serving import FileWatch, ListenError, listen, listen_agent, listen_udp, serve
+from scorer.listening import ListenError, listen, listen_agent, listen_udp, listen_unix
+from scorer.serving import FileWatch, serve
 
 RUNTIME_ERROR, BAD_USAGE = 1, 2
 DOCTOR_TIMEOUT = 5.0
@@ -94,9 +95,10 @@ def run(path: Path, web_path: Path | None, **flags: Any) -> None:  # noqa: ANN40
         sock = listen(flags["address"] or config.web.listen_address)
         udp = listen_udp(config.feedback.udp.listen)
         agent = listen_agent(config.exporters.haproxy_agent.listen)
+        unix = listen_unix(config.web.unix_socket.path, config.web.unix_socket.mode)
     except ListenError as error:
         _fail(str(error), RUNTIME_ERROR)
-    serve(Daemon(config, path, lifecycle=flags["lifecycle"]), sock, udp, agent, web, watch)
+    serve(Daemon(config, path, lifecycle=flags["lifecycle"]), sock, udp, agent, web, watch, unix)
 
 
 @main.command("check-config")

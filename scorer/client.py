@@ -18,6 +18,7 @@ from scorer.config.files import read_file
 from scorer.core.vocabulary import Verb
 from scorer.sources.deadline import Budget
 from scorer.sources.failures import causes, explain
+from scorer.unix_adapter import SCHEME, UnixAdapter
 
 TIMEOUT = 10.0
 """Seconds that the daemon may keep silent."""
@@ -29,7 +30,7 @@ class ClientError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where a daemon is, and how to get in.
+    """Where a daemon is, and how to get in; ``url`` may be ``unix:/path``.
 
     The files hold a bearer token, the password of ``user``, certificates to trust, and our
     own certificate and its key.
@@ -58,8 +59,12 @@ def ask(
         with requests.Session() as session:
             session.trust_env = False
             _use_certificates(session, access)
+            site = url.rstrip("/")
+            if url.startswith(SCHEME):
+                site = "http://localhost"
+                session.mount(site, UnixAdapter(url.removeprefix(SCHEME)))
             answer = session.request(
-                method, url.rstrip("/") + path, params=params, json=body, headers=headers,
+                method, site + path, params=params, json=body, headers=headers,
                 timeout=TIMEOUT, allow_redirects=False,
             )  # fmt: skip
     except requests.RequestException as error:
@@ -113,6 +118,8 @@ def _why(error: requests.RequestException, url: str) -> str:
 
 
 def _host(url: str) -> str:
+    if url.startswith(SCHEME):
+        return url
     return urlsplit(url).netloc.rpartition("@")[2]
 
 

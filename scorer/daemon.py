@@ -217,6 +217,8 @@ class Daemon:
                     listening=self._web.listen_address,
                     configured=config.web.listen_address,
                 )
+            if config.web.unix_socket != self._web.unix_socket:
+                logger.warning("web.unix_socket changes with a restart only")
             if config.feedback.udp != self.config.feedback.udp:
                 logger.warning("feedback.udp.listen changes with a restart only")
             if config.exporters.haproxy_agent != self.config.exporters.haproxy_agent:

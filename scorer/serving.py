@@ -25,19 +25,16 @@ from scorer import hangup
 from scorer.config.files import read_file
 from scorer.daemon import Daemon
 from scorer.daemon_stats import DaemonStats
-from scorer.feedback.udp import FeedbackProtocol, bind_udp
+from scorer.feedback.udp import FeedbackProtocol
 from scorer.http.feedback_protocol import connections_with
 from scorer.http.protocol import MOST_CONNECTIONS
 from scorer.http.sweep import close_overdue, cut_all
 from scorer.http.tls import WebFileKeeper
+from scorer.listening import BACKLOG, UnixListener
 from scorer.notify import READY, STOPPING, notify
 
 logger = structlog.stdlib.get_logger(__name__)
 
-BACKLOG = 2048
-SEND_BUFFER = 1 << 18
-"""Bytes that the kernel keeps for a client which does not read: left to itself it keeps
-megabytes, and a client is found out only when they are full."""
 KEEP_ALIVE = 75
 """Seconds an idle connection is kept: longer than proxies keep theirs, so that it is
 they who close, and no request meets a connection that is being closed."""
@@ -59,43 +56,44 @@ GC_THRESHOLDS = (50_000, 20, 50)
 700 allocations, the default, was most of the tail of pick latency at 1,000 targets."""
 
 
-class ListenError(Exception):
-    """The listen address cannot be used."""
-
-
 class _Server(uvicorn.Server):
-    """uvicorn without its own signal handling, which would end the process by the signal."""
+    """uvicorn without its own signal handling, which would end the process by the signal.
+
+    It serves a Unix socket beside the others, without TLS: what passes there does not leave
+    the machine.
+    """
+
+    def __init__(self, config: uvicorn.Config, unix: UnixListener | None) -> None:
+        super().__init__(config)
+        self.unix = unix
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and tell systemd."""
         await super().startup(sockets)
+        if self.unix is not None:
+            server = await asyncio.get_running_loop().create_unix_server(
+                self._connection, sock=self.unix.sock, backlog=BACKLOG
+            )
+            self.servers.append(server)
         notify(READY)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, and end what is under way."""
+        if self.unix is not None:
+            self.unix.remove()
+        await super().shutdown(sockets)
+
+    def _connection(self) -> asyncio.Protocol:
+        """Return the protocol of a connection, as uvicorn makes it for its own listeners."""
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave the signals to :func:`serve`."""
         yield
-
-
-def listen(address: str) -> socket.socket:
-    """Return a socket bound to ``host:port``; ListenError says why that is not possible.
-
-    An empty host means every IPv4 address.
-    """
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-        sock.bind((host, int(port)))
-    except (OSError, UnicodeError) as error:  # the latter for a host that cannot be one
-        sock.close()
-        message = f"cannot listen on {address}: {_why(error)}"
-        raise ListenError(message) from None
-    sock.set_inheritable(True)
-    return sock
 
 
 def raise_file_limit() -> int:
@@ -112,21 +110,6 @@ def raise_file_limit() -> int:
     if soft == resource.RLIM_INFINITY:
         return MOST_CONNECTIONS
     return min(MOST_CONNECTIONS, max(soft // 2, soft - FILES_FOR_SCRAPES))
-
-
-def _why(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
-
-
-def listen_udp(address: str) -> socket.socket | None:
-    """Return a UDP socket bound to ``host:port``, None for ""; ListenError as :func:`listen`."""
-    if not address:
-        return None
-    try:
-        return bind_udp(address)
-    except (OSError, UnicodeError) as error:
-        message = f"cannot listen on UDP {address}: {_why(error)}"
-        raise ListenError(message) from None
 
 
 class FileWatch:
@@ -150,11 +133,6 @@ class FileWatch:
             return error.strerror
 
 
-def listen_agent(address: str) -> socket.socket | None:
-    """Return a socket for HAProxy's agent-checks, None for ""; ListenError as :func:`listen`."""
-    return listen(address) if address else None
-
-
 def serve(
     daemon: Daemon,
     sock: socket.socket,
@@ -162,17 +140,24 @@ def serve(
     agent: socket.socket | None = None,
     web: WebFileKeeper | None = None,
     watch: FileWatch | None = None,
+    unix: UnixListener | None = None,
 ) -> None:
     """Run the daemon on bound sockets until SIGTERM or SIGINT.
 
     ``udp`` takes feedback, ``agent`` answers HAProxy's agent-checks, ``web`` is TLS and
-    basic auth, ``watch`` the configuration's file, to be reloaded when it changes.
+    basic auth, ``watch`` the configuration's file, to be reloaded when it changes, ``unix``
+    the listener for this machine.
     """
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.set_threshold(*GC_THRESHOLDS)
-    most = raise_file_limit()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(daemon, sock, udp, agent, web or WebFileKeeper(None), watch, most))
+    web = web or WebFileKeeper(None)
+    server = _Server(_configured(daemon, web, raise_file_limit()), unix)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(daemon, server, sock, udp, agent, web, watch))
+    finally:
+        if unix is not None:
+            unix.remove()
 
 
 def _configured(daemon: Daemon, web: WebFileKeeper, most_connections: int) -> uvicorn.Config:
@@ -196,14 +181,13 @@ def _configured(daemon: Daemon, web: WebFileKeeper, most_connections: int) -> uv
 
 async def _serve(
     daemon: Daemon,
+    server: _Server,
     sock: socket.socket,
     udp: socket.socket | None,
     agent: socket.socket | None,
     web: WebFileKeeper,
     watch: FileWatch | None,
-    most_connections: int,
 ) -> None:
-    server = _Server(_configured(daemon, web, most_connections))
     loop = asyncio.get_running_loop()
     reload = threading.Event()
 
@@ -229,6 +213,8 @@ async def _serve(
         reload.set()
     try:
         logger.info("Listening", address=_address(sock), tls=web.context is not None)
+        if server.unix is not None:
+            logger.info("Listening", address=f"unix:{server.unix.path}", tls=False)
         if udp is not None:
             await _take_feedback(daemon, udp)
         if agent is not None:

@@ -1,5 +1,6 @@
 """The configuration file: what it means, and what each mistake is told."""
 
+import json
 import re
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from scorer.cli import main
-from scorer.config import Config, load_config, parse_config
+from scorer.config import Config, UnixSocketConfig, load_config, parse_config
 from scorer.config.errors import ConfigError
 from scorer.core.curves import Shape
 
@@ -169,6 +170,55 @@ def test_listen_addresses(address: str) -> None:
     assert parse_config(f"web: {{listen_address: '{address}'}}\n{ONE_POOL}").web.listen_address == (
         address
     )
+
+
+def unix_socket(**keys: object) -> UnixSocketConfig:
+    """Return what a file makes of the keys of ``web.unix_socket``."""
+    section = json.dumps(keys, ensure_ascii=False)
+    return parse_config(f"web: {{unix_socket: {section}}}\n{ONE_POOL}").web.unix_socket
+
+
+@pytest.mark.parametrize(
+    ("keys", "path", "mode"),
+    [
+        ({}, "", 0o660),
+        ({"path": "", "mode": "600"}, "", 0o600),
+        ({"path": "/run/scorer/scorer.sock"}, "/run/scorer/scorer.sock", 0o660),
+        ({"path": "/run/a b.sock", "mode": "0666"}, "/run/a b.sock", 0o666),
+        ({"path": "/" + "é" * 53}, "/" + "é" * 53, 0o660),
+    ],
+)
+def test_unix_socket(keys: dict[str, str], path: str, mode: int) -> None:
+    """None unless there is a path; owner and group, unless it says otherwise."""
+    found = unix_socket(**keys)
+    assert (found.path, found.mode) == (path, mode)
+
+
+ABSOLUTE = "must be the absolute path of a socket, as /run/scorer/scorer.sock"
+OCTAL = 'must be three octal digits in quotes, such as "0660"'
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"path": "scorer.sock"}, f"path: {ABSOLUTE}, got scorer.sock"),
+        ({"path": "unix:/run/s"}, f"path: {ABSOLUTE}, got unix:/run/s"),
+        ({"path": "@scorer"}, f"path: {ABSOLUTE}, got @scorer"),
+        ({"path": "/run/scorer/"}, f"path: {ABSOLUTE}, got /run/scorer/"),
+        ({"path": 7}, "path: must be a string, got 7"),
+        ({"path": "/" + "é" * 54}, f"path: must have at most 107 bytes, got /{'é' * 54}"),
+        ({"mode": 660}, f"mode: {OCTAL}, got 660"),
+        ({"mode": "0880"}, f"mode: {OCTAL}, got 0880"),
+        ({"mode": "0o660"}, f"mode: {OCTAL}, got 0o660"),
+        ({"mode": "4660"}, f"mode: {OCTAL}, got 4660"),
+        ({"mode": "٠٦٦٠"}, f"mode: {OCTAL}, got ٠٦٦٠"),
+    ],
+)
+def test_unix_socket_is_refused(keys: dict[str, object], problem: str) -> None:
+    """With field, rule and value."""
+    with pytest.raises(ConfigError) as refused:
+        unix_socket(**keys)
+    assert refused.value.problems == (f"web.unix_socket.{problem}",)
 
 
 def check(folder: Path, token_file: str) -> Result:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from scorer.config import load_config
 from scorer.daemon import Daemon
@@ -114,6 +115,17 @@ def test_reload_never_raises(
     monkeypatch.setattr("scorer.daemon.load_config", load)
     assert not daemon.reload()
     assert state(daemon) == before
+
+
+@pytest.mark.parametrize("keys", ["path: /run/other.sock", 'path: /run/s, mode: "0600"'])
+def test_unix_socket_stays_where_it_is(daemon: Daemon, keys: str) -> None:
+    """As every listener; the rest of the file is taken, and the log says so once."""
+    daemon._path.write_text(f"web: {{unix_socket: {{{keys}}}}}\n{AFTER}")
+    with capture_logs() as logs:
+        assert daemon.reload()
+        assert list(daemon.registry.pools) == ["chat", "code"]
+    told = [each["event"] for each in logs if each["log_level"] == "warning"]
+    assert told == ["web.unix_socket changes with a restart only"]
 
 
 def test_discovery_goes_on_while_a_file_is_slow(

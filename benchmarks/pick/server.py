@@ -14,7 +14,8 @@ from scorer import logs
 from scorer.config import load_config
 from scorer.daemon import Daemon
 from scorer.http.ports import ASGIApp, Message, Receive, Scope, Send
-from scorer.serving import listen, serve
+from scorer.listening import listen
+from scorer.serving import serve
 
 NOOP, FLASK = "/bench/noop", "/bench/flask"
 NOOP_BODY = b'{"noop":"%s"}' % (b"." * 59)

@@ -28,6 +28,7 @@ from scorer.config.exporters import ExportersConfig
 
 EXAMPLE_PORTS = (8080, 9145, *range(9800, 9820))
 """Ports that the examples use."""
+SOCKET = "scorer.sock"
 START_WITHIN = 60.0
 ATTEMPTS = 3
 """How often a run is made in which requests went without a pick."""
@@ -50,7 +51,10 @@ def daemon(folder: Path, targets: tuple[str, ...], ports: dict[int, int]) -> Ite
         exporters["haproxy_agent"] = {"listen": f"127.0.0.1:{ports[9810]}"}
     config = folder / "scorer.yml"
     config.write_text(yaml.safe_dump({
-        "web": {"listen_address": f"127.0.0.1:{ports[9808]}"},
+        "web": {
+            "listen_address": f"127.0.0.1:{ports[9808]}",
+            "unix_socket": {"path": str(folder / SOCKET)},
+        },
         "pools": [{"name": "chat", "static_configs": [{"targets": list(targets)}]}],
         "feedback": {"udp": {"listen": f"127.0.0.1:{ports[9809]}"}},
         "exporters": exporters,
@@ -127,7 +131,8 @@ def measured(ways: list[Way], options: argparse.Namespace) -> list[dict[str, Any
             for index, way in enumerate(ways):
                 place = folder / f"{number}-{index}"
                 place.mkdir()
-                site = Site(place, ports[8080], f"127.0.0.1:{ports[9808]}", targets[:2], ports)
+                site = Site(place, ports[8080], f"127.0.0.1:{ports[9808]}", targets[:2], ports,
+                            str(folder / SOCKET))  # fmt: skip
                 with proxy(way, site) as pid:
                     _note(rows[way.name], site.port, pid, scorer, options)
                 print(f"round {number + 1}: {way.name}", file=sys.stderr)

@@ -30,13 +30,17 @@ PICK_WITHIN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a way is set up: ``ports`` are those of an example, and what they are here."""
+    """Where a way is set up: ``ports`` are those of an example, and what they are here.
+
+    ``socket`` is the path at which the daemon listens too.
+    """
 
     folder: Path
     port: int
     daemon: str
     targets: tuple[str, str]
     ports: Mapping[int, int] = field(default_factory=dict)
+    socket: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +98,11 @@ def patient(text: str) -> str:
     return re.sub(PICK_WITHIN, lambda match: match[1] + PATIENCE[match[2]], text)
 
 
-def nginx(path: Path, site: Site) -> list[str]:
-    """Return the command of an nginx with one worker."""
+def nginx(path: Path, site: Site, *, unix: bool = False) -> list[str]:
+    """Return the command of an nginx with one worker; ``unix`` asks by the daemon's socket."""
     text = patient(adapted(path.read_text(), site))
+    if unix:
+        text = re.sub(rf"{re.escape(site.daemon)}\b", f"unix:{site.socket}", text)
     text = text.replace("scorer.setup {", "scorer.setup { deadline = 0.5,")
     text = text.replace("listen 8080", f"listen 127.0.0.1:{site.port}")
     for key, value in {
@@ -176,15 +182,23 @@ def needs_router(name: str) -> Callable[[], str]:
 
 def _way(name: str, base: str, start: Callable[[Path, Site], list[str]], path: Path) -> Way:
     command = name.partition(",")[0].lower()
-    asks = name.endswith((", auth_request", ", ext_authz", ", Lua with feedback"))
+    asks = name.removesuffix(UNIX).endswith(
+        (", auth_request", ", ext_authz", ", Lua with feedback")
+    )
     return Way(name, base, partial(start, path), needs(path, command=command), asks)
 
 
 DIRECT = "no proxy"
+UNIX = ", Unix socket"
+"""At the end of the name of a way that asks the daemon so."""
 WAYS = (
     _way("nginx, no pick", DIRECT, nginx, PLAIN / "nginx.conf"),
     _way("nginx, auth_request", "nginx, no pick", nginx, EXAMPLES / "nginx" / "auth_request.conf"),
     _way("nginx, Lua with feedback", "nginx, no pick", nginx, EXAMPLES / "nginx" / "lua.conf"),
+    _way(f"nginx, auth_request{UNIX}", "nginx, no pick", partial(nginx, unix=True),
+         EXAMPLES / "nginx" / "auth_request.conf"),
+    _way(f"nginx, Lua with feedback{UNIX}", "nginx, no pick", partial(nginx, unix=True),
+         EXAMPLES / "nginx" / "lua.conf"),
     _way("HAProxy, no pick", DIRECT, haproxy, PLAIN / "haproxy.cfg"),
     _way("HAProxy, agent-check", "HAProxy, no pick", haproxy, EXAMPLES / "haproxy" / "agent.cfg"),
     _way("HAProxy, Lua with feedback", "HAProxy, no pick", haproxy,

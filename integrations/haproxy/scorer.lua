@@ -1,6 +1,6 @@
 --- Picks a target for each request and times its first token. One copy per thread:
 --
---   setenv SCORER_ADDRESS 127.0.0.1:9808       where the daemon is: an IP and a port
+--   setenv SCORER_ADDRESS 127.0.0.1:9808       where the daemon is: an IP and a port, or unix:/path
 --   setenv SCORER_PICK_TIMEOUT_MS 20           ms that a pick may take
 --   lua-prepend-path    /etc/haproxy/lua/?.lua
 --   lua-load-per-thread /etc/haproxy/lua/scorer.lua
@@ -48,7 +48,10 @@ local function told(name, form, default)
   return one, tonumber(two)
 end
 
-local site = { told("SCORER_ADDRESS", "^%[?([%x.:]+)%]?:(%d+)$", "127.0.0.1:9808") }
+local path = (os.getenv("SCORER_ADDRESS") or ""):match("^unix:(/.*)$")
+-- HAProxy takes a path for a Unix socket, as long as the port is 0.
+local site = path and { path, 0 }
+  or { told("SCORER_ADDRESS", "^%[?([%x.:]+)%]?:(%d+)$", "127.0.0.1:9808") }
 local timeout = tonumber((told("SCORER_PICK_TIMEOUT_MS", "^(%d+)$", "20"))) / 1000
 
 local misses, closed_until, logged_at = 0, 0, -LOG_EVERY

@@ -54,7 +54,7 @@ local LIMIT_HEADERS = { -- variables of the upstream's answer that tell why it r
 }
 -- name → default; false: none. What must be given has no default and is checked below.
 local OPTIONS = {
-  daemon = false, -- ip:port of the daemon
+  daemon = false, -- ip:port of the daemon, or unix:/path
   pool = false, -- pool to pick from; without it the daemon goes by model, or by its only pool
   targets = {}, -- where requests go when there is neither daemon nor snapshot
   deadline = 0.02, -- seconds that a pick may take at most
@@ -86,6 +86,12 @@ local function address_of(target)
   return found
 end
 
+--- Return where the daemon is as { host, port }; nil for what is no place.
+local function site_of(daemon)
+  if daemon:match("^unix:/") then return { host = daemon, port = 0 } end
+  return address_of(daemon)
+end
+
 --- Take the options, see OPTIONS; an error names the one that is wrong. In init_by_lua.
 function _M.setup(given)
   for name in pairs(given) do
@@ -102,9 +108,10 @@ function _M.setup(given)
     end
     options[name] = value or nil
   end
-  options.daemon = options.daemon and address_of(options.daemon)
+  options.daemon = options.daemon and site_of(options.daemon)
   if not options.daemon then
-    error("scorer.setup: daemon must be an IP address and port such as 127.0.0.1:9808", 2)
+    error("scorer.setup: daemon must be an IP address and port such as 127.0.0.1:9808, "
+      .. "or unix:/run/scorer/scorer.sock", 2)
   end
   for _, target in ipairs(options.targets) do
     if not address_of(target) then
@@ -216,7 +223,12 @@ local function missed(reason)
   if misses >= MISSES then skip_until = now() + SKIP_FOR end
 end
 
-local REASONS = { timeout = "timeout", ["connection refused"] = "refused" }
+local REASONS = {
+  timeout = "timeout",
+  ["connection refused"] = "refused",
+  ["no such file or directory"] = "refused", -- a Unix socket that is gone
+  ["permission denied"] = "refused",
+}
 
 local lists, listed = {}, 0 -- targets by the part of an answer that names them
 

@@ -30,7 +30,14 @@ from scorer.config.gateways import Gateways, problems_of_gateways
 from scorer.config.http_client import unverified
 from scorer.config.pool import PoolConfig
 from scorer.config.prometheus import PrometheusConfig, problems_without_prometheus
-from scorer.config.types import Deadline, Interval, ListenAddress, Strict
+from scorer.config.types import (
+    Deadline,
+    FileMode,
+    Interval,
+    ListenAddress,
+    SocketPath,
+    Strict,
+)
 from scorer.discovered import Mechanism
 
 PIPE_PATIENCE = 5.0
@@ -47,10 +54,18 @@ class GlobalConfig(Strict):
     state_file: KeptPath = KeptFile()
 
 
+class UnixSocketConfig(Strict):
+    """Where the listener for this machine is, if anywhere, and who may connect to it."""
+
+    path: SocketPath = ""
+    mode: FileMode = 0o660
+
+
 class WebConfig(Strict):
-    """Where the one listener is, and the token that operators must know, if any."""
+    """Where the listener is, its Unix socket, and the token that operators must know, if any."""
 
     listen_address: ListenAddress = "0.0.0.0:9808"
+    unix_socket: UnixSocketConfig = UnixSocketConfig()
     admin_token_file: OptionalFilePath = ""
 
 

@@ -10,6 +10,9 @@ from pydantic_core import PydanticCustomError
 from scorer.addresses import MAX_PORT, is_host
 from scorer.durations import parse_duration
 
+LONGEST_SOCKET_PATH = 107
+"""Bytes of the path of a Unix socket, as Linux has it."""
+_MODE = re.compile(r"0?[0-7]{3}")
 _LISTEN = re.compile(r"(?:\[([^\[\]]+)\]|([^\[\]:]*)):([0-9]{1,5})")
 
 
@@ -50,6 +53,26 @@ def _can_be_bound(bracketed: str | None, host: str) -> bool:
         return False
 
 
+def _socket_path(text: str) -> str:
+    if not text:
+        return text
+    if not text.startswith("/") or text.endswith("/") or "\0" in text:
+        rule = "must be the absolute path of a socket, as /run/scorer/scorer.sock"
+        raise ValueError(rule)
+    if len(text.encode()) > LONGEST_SOCKET_PATH:
+        rule = f"must have at most {LONGEST_SOCKET_PATH} bytes"
+        raise ValueError(rule)
+    return text
+
+
+def _file_mode(value: object) -> int:
+    # YAML takes 0660 for a number, and 660 for another one.
+    if not isinstance(value, str) or not _MODE.fullmatch(value):
+        rule = 'must be three octal digits in quotes, such as "0660"'
+        raise PydanticCustomError("mode", rule)
+    return int(value, 8)
+
+
 Duration = Annotated[float, BeforeValidator(_duration)]
 """Seconds, written as a duration."""
 Interval = Annotated[Duration, at_least("100ms", "5m")]
@@ -58,6 +81,10 @@ Positive = Annotated[float, Field(gt=0, le=1e9)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Points = Annotated[float, Field(ge=0, le=100)]
 ListenAddress = Annotated[str, AfterValidator(parse_listen_address)]
+SocketPath = Annotated[str, AfterValidator(_socket_path)]
+"""Where a Unix socket is, or empty for none."""
+FileMode = Annotated[int, BeforeValidator(_file_mode)]
+"""Permissions of a file, written as octal digits in quotes."""
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 

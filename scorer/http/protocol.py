@@ -57,6 +57,9 @@ LINGER = 2.0
 before that is reset, and the client might never see why it was refused."""
 RESET = struct.pack("ii", 1, 0)
 """Socket option with which closing resets a connection."""
+GONE = ("", 0)
+"""Address of a client that reset its connection before it was taken, which is no address:
+None is that of a Unix socket, and means that its file let the client in."""
 MOST_CONNECTIONS = 16_384
 """Connections; beyond, those that have been quiet for longest make room."""
 
@@ -129,6 +132,8 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection; when there are too many, the quietest ones go."""
         super().connection_made(transport)
+        if self.client is None and self.server is not None and self.server[1] is not None:
+            self.client = GONE
         self.flow = Flow(transport, self)
         if len(self.connections) > self.most:
             make_room([each for each in self.connections if isinstance(each, Connection)])

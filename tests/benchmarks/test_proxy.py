@@ -9,7 +9,7 @@ from benchmarks.proxy.backend import ANSWER, Engine
 from benchmarks.proxy.outage_report import Asked, Outage, summary
 from benchmarks.proxy.outage_report import markdown as outage_page
 from benchmarks.proxy.report import added, markdown, picked
-from benchmarks.proxy.ways import DIRECT, EXAMPLES, WAYS, Site, adapted, needs, patient
+from benchmarks.proxy.ways import DIRECT, EXAMPLES, UNIX, WAYS, Site, adapted, needs, patient
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
@@ -54,6 +54,28 @@ def test_bases_are_ways_that_come_before():
     for way in WAYS:
         assert way.base in seen
         seen.add(way.name)
+
+
+def test_ways_over_the_socket_differ_in_that_alone(tmp_path):
+    """They ask as the way of the same name does, and know no other address of the daemon."""
+    ways = {way.name: way for way in WAYS}
+    over = [name for name in ways if name.endswith(UNIX)]
+    assert len(over) == 2
+    netloc = "127.0.0.1:19808"
+    ports = dict.fromkeys((8080, 9145, *range(9800, 9820)), 7) | {9808: 19808}
+    for name in over:
+        told = []
+        for each in (name, name.removesuffix(UNIX)):
+            folder = tmp_path / each
+            folder.mkdir()
+            site = Site(folder, 1, netloc, ("127.0.0.1:11", "127.0.0.1:12"), ports, "/here/s")
+            ways[each].command(site)
+            text = (folder / "nginx.conf").read_text().replace(str(folder), "")
+            told.append((ways[each].base, ways[each].asks, text))
+        (base, asks, unix), tcp = told
+        assert netloc not in unix
+        assert (base, asks, unix.replace("unix:/here/s", netloc)) == tcp
+        assert asks
 
 
 def test_examples_of_envoy_are_there():

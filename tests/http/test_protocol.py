@@ -6,7 +6,8 @@ import pytest
 
 from scorer.http import protocol
 from scorer.http.protocol import MOST_FIELDS, MOST_HEAD_BYTES, SLICE, TURN, is_pick, make_room
-from tests.http.wire import PICK, connected, feed
+from tests.http.wire import PICK, Sock, connected, feed
+from tests.ordered import A, World
 
 
 @pytest.mark.parametrize(
@@ -263,3 +264,31 @@ def test_time_held_is_not_the_clients(monkeypatch):
         connection.resume_writing()
         feed(connection, loop)
         assert connection.since - since == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "status"),
+    [
+        (("10.0.0.9", 9808), ("127.0.0.1", 5000), b"200"),
+        (("10.0.0.9", 9808), ("10.0.0.1", 5000), b"403"),
+        (("10.0.0.9", 9808), None, b"403"),
+        (("fd00::9", 9808, 0, 0), None, b"403"),
+        ("/run/scorer/scorer.sock", "", b"200"),
+        ("/run/scorer/scorer.sock", None, b"200"),
+    ],
+    ids=["loopback", "elsewhere", "gone", "gone-ipv6", "unix", "gone-unix"],
+)
+def test_whose_orders_are_taken_without_a_token(ours, theirs, status):
+    """Those of this machine; a client that sent one and is gone might have been anybody."""
+    world = World()
+    changes = {
+        "snapshot": lambda: world.registry.snapshot, "clocks": world.clocks,
+        "operators": world.operators,
+    }  # fmt: skip
+    order = (
+        b"POST /api/v1/targets/%b/drain HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 2\r\n\r\n{}" % A.encode()
+    )
+    with connected(Sock(ours, theirs), **changes) as (connection, wire, loop):
+        feed(connection, loop, order)
+        assert wire.sent.startswith(b"HTTP/1.1 " + status), wire.sent

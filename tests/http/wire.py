@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import os
 
 import uvicorn
 from uvicorn.server import ServerState
@@ -15,15 +17,29 @@ from tests.http.builders import chat, ports
 PICK = b"GET /pick HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
+class Sock:
+    """A socket with an address of its own and one of the client; None when that is gone."""
+
+    def __init__(self, ours, theirs):
+        self.getsockname = lambda: ours
+        self._theirs = theirs
+
+    def getpeername(self):
+        if self._theirs is None:
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+        return self._theirs
+
+
 class Wire:
     """A transport that remembers what was written."""
 
-    def __init__(self):
+    def __init__(self, sock=None):
+        self.sock = sock
         self.written, self.closed, self.aborted, self.buffered = [], False, False, 0
         self.ended, self.reading, self.fills = False, True, None
 
-    def get_extra_info(self, _name, default=None):
-        return default
+    def get_extra_info(self, name, default=None):
+        return self.sock if name == "socket" else default
 
     def write(self, data):
         assert not self.ended
@@ -61,7 +77,7 @@ class Wire:
 
 
 @contextlib.contextmanager
-def connected(**changes):
+def connected(sock=None, **changes):
     """Yield a connection of the interface, its wire, and what the event loop has to do."""
     loop = asyncio.new_event_loop()
     given = ports(chat(3), **changes)
@@ -75,7 +91,7 @@ def connected(**changes):
     connection = config.http_protocol_class(
         config=config, server_state=state, app_state={}, _loop=loop
     )
-    wire = Wire()
+    wire = Wire(sock)
 
     async def connect():
         connection.connection_made(wire)

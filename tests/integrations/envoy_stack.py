@@ -81,7 +81,11 @@ class EnvoyProcess:
 
 
 def place(address: dict[str, Any], netloc: str) -> dict[str, Any]:
-    """Write ``host:port`` into an Envoy address, and return it."""
+    """Write ``host:port``, or ``unix:/path``, into an Envoy address, and return it."""
+    if netloc.startswith("unix:"):
+        del address["socket_address"]
+        address["pipe"] = {"path": netloc.removeprefix("unix:")}
+        return address
     host, _, port = netloc.rpartition(":")
     address["socket_address"] = {"address": host.strip("[]"), "port_value": int(port)}
     return address

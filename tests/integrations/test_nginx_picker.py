@@ -170,6 +170,7 @@ def test_a_broken_picker_costs_no_request_and_little_time(rig: Rig, wrong: str):
     ("old", "new", "said"),
     [
         ('daemon = "127.0.0.1:9808"', 'daemon = "scorer:9808"', "daemon must be an IP address"),
+        ('daemon = "127.0.0.1:9808"', 'daemon = "unix:s"', "or unix:/run/scorer/scorer.sock"),
         ('daemon = "127.0.0.1:9808",', "", "daemon must be an IP address"),
         ('pool = "chat"', 'pol = "chat"', "unknown option pol"),
         ('pool = "chat"', "pool = 3", "pool must be a string, got number"),
