@@ -149,10 +149,10 @@ local function about(id, target, status)
     .. (target and ',"target":"' .. target .. '"' or "")
 end
 
-local TOKENS = {
-  '"content"%s*:%s*"[^"]', '"text"%s*:%s*"[^"]', '"reasoning[%w_]*"%s*:%s*"[^"]',
-  '"arguments"%s*:%s*"[^"]', '"tool_calls"%s*:%s*%[%s*{', '"delta"%s*:%s*"[^"]',
-  '"thinking"%s*:%s*"[^"]', '"partial_json"%s*:%s*"[^"]',
+-- Names of strings that are, or hold, what a model says; besides those that begin with "reasoning".
+local CARRIERS = {
+  content = true, text = true, arguments = true, delta = true, thinking = true,
+  partial_json = true,
 }
 local EMPTY = {
   '^%[DONE%]', '"role"%s*:', '"choices"%s*:%s*%[%s*%]', '"delta"%s*:%s*{%s*}', '"error"%s*:',
@@ -162,37 +162,48 @@ local EMPTY = {
   '"type"%s*:%s*"response%.in_progress"', '"type"%s*:%s*"response%.[%w_]*%.?added"',
 }
 
-local function matches(text, patterns)
-  for _, pattern in ipairs(patterns) do
-    if text:find(pattern) then
+-- Whether the data of an event has text of the model; in one pass, as there is much of it.
+local function has_text(data)
+  for name in data:gmatch('"([%w_]+)"%s*:%s*"[^"]') do
+    if CARRIERS[name] or name:find("^reasoning") then
       return true
     end
   end
-  return false
+  return data:find('"tool_calls"', 1, true) and data:find('"tool_calls"%s*:%s*%[%s*{')
 end
 
 -- Whether the data of an event carries a token: it has text, or is of a kind not known here.
 local function has_token(data)
-  return matches(data, TOKENS) or not matches(data, EMPTY)
+  if has_text(data) then
+    return true
+  end
+  for _, pattern in ipairs(EMPTY) do
+    if data:find(pattern) then
+      return false
+    end
+  end
+  return true
 end
 
 -- Reads `text` line by line after what was left over, up to the first token; returns whether one
 -- came, what is left over, and the reason the stream gave for its end, if it did.
 local function read_lines(left, text)
-  local rest, finish = left .. text, nil
-  for line, ending in rest:gmatch("([^\n]*)(\n?)") do
-    if ending == "" then
-      return false, #line <= LONGEST_LINE and line or "", finish
-    end
-    local data = line:match("^data:%s*(.-)%s*$")
-    if data and data ~= "" then
+  text = left .. text
+  local start, finish = 1, nil
+  local stop = text:find("\n", start, true)
+  while stop do
+    local data = text:match("^data:[ \t]*([^\r\n]+)", start)
+    if data then
       if has_token(data) then
         return true
       end
       finish = data:match('"finish_reason"%s*:%s*"([%w_]+)"') or finish
     end
+    start = stop + 1
+    stop = text:find("\n", start, true)
   end
-  return false, "", finish
+  local rest = text:sub(start)
+  return false, #rest <= LONGEST_LINE and rest or "", finish
 end
 
 -- The text of an error event. Within a token's text the quotes would be escaped.
