@@ -9,6 +9,9 @@
 -- `pool` in the filter_context of a route names the pool; without one the daemon has to have
 -- only one.
 
+-- Nothing here can be compiled, as it is all calls of Envoy; trying costs more.
+jit.off()
+
 local CLUSTER, FEEDBACK_CLUSTER = "scorer", "scorer_feedback"
 local TIMEOUT_MS, TELL_MS = 20, 1000
 local MISSES, SKIP_MS = 3, 1000
