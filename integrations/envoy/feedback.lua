@@ -11,8 +11,8 @@
 --   Envoy drops the filter. The daemon sees their end in the engine's own numbers.
 --
 -- * Reports go in batches, as a call of its own for each would cost more than all else here. Envoy
---   has no timers for Lua, so one waits only where another event will take it along: for FLUSH_MS
---   after the last batch, and while other requests are under way in this worker.
+--   has no timers for Lua, so a report waits only where another event will take it along: within
+--   FLUSH_MS of the last batch, and while other requests are under way in this worker.
 --
 -- The cluster's header_mutation filter, which comes after this one, says in the header
 -- x-scorer-upstream which endpoint an answer is from, and which pick it is about.
@@ -330,14 +330,15 @@ function envoy_on_request(handle)
     end
   end
   attempt.sent_at = handle:timestamp()
+  flush_if_due(handle, attempt.sent_at)
 end
 
 function envoy_on_response(handle)
   local headers = handle:headers()
   local status = headers:get(":status") or "0"
-  local target, id = (headers:get("x-scorer-upstream") or ""):match("^(%S+) (%S+)$")
-  if id == "-" then
-    id = nil
+  local target, id = (headers:get("x-scorer-upstream") or ""):match("^(%S+) (%S*)$")
+  if id == "" then
+    id = nil  -- there was no pick
   end
   local attempt = id and recall(id) or {}
   local failed = tonumber(status) >= 400

@@ -98,7 +98,7 @@ function envoy_on_response(handle)
   end
   headers:remove("x-scorer-picked")
   local id, endpoints = picked:match("^(%S+) (%S+)$")
-  if id == "-" then
+  if not id then
     return  -- there was no pick
   end
   local status = headers:get(":status")
