@@ -2,4 +2,6 @@
 std = "min"
 max_line_length = 100
 files["integrations/nginx"] = { std = "ngx_lua" }
-files["integrations/envoy"] = { globals = { "envoy_on_request", "envoy_on_response" } }
+files["integrations/envoy"] = {
+  globals = { "envoy_on_request", "envoy_on_response" }, read_globals = { "jit" },
+}

@@ -10,15 +10,20 @@
 -- * A request that the client leaves, and a stream that breaks off, end here without a word:
 --   Envoy drops the filter. The daemon sees their end in the engine's own numbers.
 --
--- * Reports go in batches: at once when nothing else is under way in this worker, else when one is
---   FLUSH_MS old and something happens. Envoy has no timers for Lua.
+-- * Reports go in batches, as a call of its own for each would cost more than all else here. Envoy
+--   has no timers for Lua, so a report waits only where another event will take it along: within
+--   FLUSH_MS of the last batch, and while other requests are under way in this worker.
 --
 -- The cluster's header_mutation filter, which comes after this one, says in the header
 -- x-scorer-upstream which endpoint an answer is from, and which pick it is about.
 
+-- Nothing here can be compiled, as it is all calls of Envoy and patterns; trying costs more.
+jit.off()
+
 local CLUSTER = "scorer_feedback"
 local ASK_MS, TELL_MS = 20, 1000
-local FLUSH_MS, FLUSH_SIZE, MOST_QUEUED = 20, 16, 2048
+local FLUSH_MS = 20
+local FLUSH_SIZE = 32  -- the daemon answers so many at once, and more with pauses
 local BODY_LIMIT = 4096
 local KEPT_BODY_LIMIT = 65536
 local SHORT_BODY = 16384  -- comes with its head, as far as time goes
@@ -29,8 +34,9 @@ local RETRIED = { ["429"] = true, ["502"] = true, ["503"] = true, ["529"] = true
 local CLIENTS_FAULT = { client_rate_limit = true, client_error = true, client_abort = true }
 local TOKEN = os.getenv("SCORER_FEEDBACK_TOKEN")
 
--- Attempts that have no answer yet, by pick id: {target, when the request was sent in ms}. In two
--- generations: those of requests that were dropped are forgotten with the older one.
+-- Attempts that have no answer yet, by pick id: which of its endpoints is tried, and when the
+-- request was sent, in ms. In two generations: those of requests that were dropped are forgotten
+-- with the older one.
 local waiting, waited, count = {}, {}, 0
 
 local function remember(id, attempt)
@@ -47,10 +53,12 @@ local function recall(id)
   return attempt
 end
 
--- Answers under way in this worker. Weak, so that those of dropped requests go with the garbage.
-local open = setmetatable({}, { __mode = "k" })
--- Reports not sent yet, and when the first of them was made, in milliseconds.
-local queue, queued_at = {}, 0
+-- The handles of requests that will still be told of, by pick id, or by what is told of them.
+-- Weak: Envoy holds a handle until it drops the request, which is all that is seen of that.
+local under_way = setmetatable({}, { __mode = "v" })
+-- What was not told yet: reports, and the requests whose first token came, which is told by the
+-- report of their end if that comes before the batch goes.
+local queue, flushed_at = {}, 0
 
 local ESCAPED = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t" }
 
@@ -97,52 +105,57 @@ local function post(handle, path, body, timeout, later)
     [":method"] = "POST",
     [":path"] = path,
     [":authority"] = "scorer",
-    ["content-type"] = "application/json",
-    ["content-length"] = tostring(#body),
     ["authorization"] = TOKEN and "Bearer " .. TOKEN or nil,
   }, body, timeout, later)
 end
 
-local function flush(handle)
-  local body = "[" .. table.concat(queue, ",") .. "]"
-  queue = {}
-  post(handle, "/feedback", body, TELL_MS, true)
+local function seconds(ms)
+  return string.format("%.4f", ms / 1000)
+end
+
+local function report(fields)
+  return "{" .. table.concat(fields, ",") .. "}"
+end
+
+local function first_token(told)
+  return report({ told.about, '"event":"first_token"', told.ttft })
 end
 
 -- Sends what is queued if it is time to, or if nothing else will happen here that would.
 local function flush_if_due(handle, at)
   local size = #queue
-  if size > 0 and (size >= FLUSH_SIZE or at - queued_at >= FLUSH_MS or next(open) == nil) then
-    flush(handle)
+  if size == 0 or (size < FLUSH_SIZE and at - flushed_at < FLUSH_MS and next(under_way)) then
+    return
   end
+  local batch = {}
+  for _, item in ipairs(queue) do
+    if type(item) == "string" then
+      batch[#batch + 1] = item
+    elseif not item.ended then
+      batch[#batch + 1] = first_token(item)
+    end
+  end
+  queue, flushed_at = {}, at
+  local body = #batch == 1 and batch[1] or "[" .. table.concat(batch, ",") .. "]"
+  post(handle, "/feedback", body, TELL_MS, true)
 end
 
-local function tell(handle, fields)
-  local at = handle:timestamp()
-  if #queue == 0 then
-    queued_at = at
-  end
-  if #queue < MOST_QUEUED then
-    queue[#queue + 1] = "{" .. table.concat(fields, ",") .. "}"
-  end
+local function tell(handle, item, at)
+  queue[#queue + 1] = item
   flush_if_due(handle, at)
 end
 
-local function told_of(id, target, status)
-  local fields = { '"status":' .. status }
-  if id then
-    fields[#fields + 1] = '"pick_id":"' .. id .. '"'
-  end
-  if target and target ~= "" then
-    fields[#fields + 1] = '"target":"' .. target .. '"'
-  end
-  return fields
+-- The fields that every report of an attempt has, as JSON.
+local function about(id, target, status)
+  return '"status":' .. status
+    .. (id and ',"pick_id":"' .. id .. '"' or "")
+    .. (target and ',"target":"' .. target .. '"' or "")
 end
 
-local TOKENS = {
-  '"content"%s*:%s*"[^"]', '"text"%s*:%s*"[^"]', '"reasoning[%w_]*"%s*:%s*"[^"]',
-  '"arguments"%s*:%s*"[^"]', '"tool_calls"%s*:%s*%[%s*{', '"delta"%s*:%s*"[^"]',
-  '"thinking"%s*:%s*"[^"]', '"partial_json"%s*:%s*"[^"]',
+-- Names of strings that are, or hold, what a model says; besides those that begin with "reasoning".
+local CARRIERS = {
+  content = true, text = true, arguments = true, delta = true, thinking = true,
+  partial_json = true,
 }
 local EMPTY = {
   '^%[DONE%]', '"role"%s*:', '"choices"%s*:%s*%[%s*%]', '"delta"%s*:%s*{%s*}', '"error"%s*:',
@@ -152,36 +165,48 @@ local EMPTY = {
   '"type"%s*:%s*"response%.in_progress"', '"type"%s*:%s*"response%.[%w_]*%.?added"',
 }
 
-local function matches(text, patterns)
-  for _, pattern in ipairs(patterns) do
-    if text:find(pattern) then
+-- Whether the data of an event has text of the model; in one pass, as there is much of it.
+local function has_text(data)
+  for name in data:gmatch('"([%w_]+)"%s*:%s*"[^"]') do
+    if CARRIERS[name] or name:find("^reasoning") then
       return true
     end
   end
-  return false
+  return data:find('"tool_calls"', 1, true) and data:find('"tool_calls"%s*:%s*%[%s*{')
 end
 
 -- Whether the data of an event carries a token: it has text, or is of a kind not known here.
 local function has_token(data)
-  return matches(data, TOKENS) or not matches(data, EMPTY)
-end
-
--- Reads `text` line by line after what was left over; returns whether a token came, what is left
--- over, and the reason the stream gave for its end, if it did.
-local function read_lines(left, text)
-  local rest, token, finish = left .. text, false, nil
-  for line, ending in rest:gmatch("([^\n]*)(\n?)") do
-    if ending == "" then
-      rest = line
-      break
-    end
-    local data = line:match("^data:%s*(.-)%s*$")
-    if data and data ~= "" then
-      token = token or has_token(data)
-      finish = data:match('"finish_reason"%s*:%s*"([%w_]+)"') or finish
+  if has_text(data) then
+    return true
+  end
+  for _, pattern in ipairs(EMPTY) do
+    if data:find(pattern) then
+      return false
     end
   end
-  return token, #rest <= LONGEST_LINE and rest or "", finish
+  return true
+end
+
+-- Reads `text` line by line after what was left over, up to the first token; returns whether one
+-- came, what is left over, and the reason the stream gave for its end, if it did.
+local function read_lines(left, text)
+  text = left .. text
+  local start, finish = 1, nil
+  local stop = text:find("\n", start, true)
+  while stop do
+    local data = text:match("^data:[ \t]*([^\r\n]+)", start)
+    if data then
+      if has_token(data) then
+        return true
+      end
+      finish = data:match('"finish_reason"%s*:%s*"([%w_]+)"') or finish
+    end
+    start = stop + 1
+    stop = text:find("\n", start, true)
+  end
+  local rest = text:sub(start)
+  return false, #rest <= LONGEST_LINE and rest or "", finish
 end
 
 -- The text of an error event. Within a token's text the quotes would be escaped.
@@ -193,43 +218,40 @@ local function error_event(text)
 end
 
 local function watch_stream(handle, told, sent_at)
-  local id, target, status, load = told.id, told.target, told.status, told.load
-  local left, first_at, finish, broken = "", nil, nil, nil
+  local left, seen, finish, broken = "", false, nil, nil
   for chunk in handle:bodyChunks() do
     local length = chunk:length()
     local text = length > 0 and chunk:getBytes(0, length) or ""
+    broken = broken or error_event(text)
+    if not seen and text ~= "" then
+      local reason
+      seen, left, reason = read_lines(left, text)
+      finish = reason or finish
+      if seen then
+        local at = handle:timestamp()
+        -- Envoy's clock ticks once a millisecond; a time of zero would say that no token came.
+        told.ttft = sent_at and '"ttft_seconds":' .. seconds(math.max(0.5, at - sent_at))
+        tell(handle, told, at)
+      end
+    end
     if #queue > 0 then
       flush_if_due(handle, handle:timestamp())
     end
-    broken = broken or error_event(text)
-    if not first_at and text ~= "" then
-      local token, reason
-      token, left, reason = read_lines(left, text)
-      finish = reason or finish
-      if token then
-        first_at = handle:timestamp()
-        local fields = told_of(id, target, status)
-        fields[#fields + 1] = '"event":"first_token"'
-        if sent_at then
-          fields[#fields + 1] = string.format('"ttft_seconds":%.3f', (first_at - sent_at) / 1000)
-        end
-        tell(handle, fields)
-      end
-    end
   end
-  local fields = told_of(id, target, status)
-  fields[#fields + 1] = '"stream":true'
-  if not first_at then
+  local fields = { told.about, '"stream":true' }
+  if not seen then
     fields[#fields + 1] = '"ttft_seconds":null'
     if finish then
       fields[#fields + 1] = '"finish_reason":' .. quoted(finish)
     end
+  else
+    fields[#fields + 1] = told.ttft
   end
   if broken then
     fields[#fields + 1] = '"stream_error":' .. quoted(broken:sub(1, BODY_LIMIT))
   end
-  if load then
-    fields[#fields + 1] = '"headers":' .. load
+  if told.load then
+    fields[#fields + 1] = '"headers":' .. told.load
   end
   return fields
 end
@@ -243,8 +265,7 @@ local function watch_body(handle, told, keep)
       length = length + #kept[#kept]
     end
   end
-  local fields = told_of(told.id, told.target, told.status)
-  fields[#fields + 1] = '"stream":false'
+  local fields = { told.about, '"stream":false' }
   if keep then
     fields[#fields + 1] = '"error_body":' .. quoted(table.concat(kept))
     fields[#fields + 1] = '"headers":' .. told.headers
@@ -258,17 +279,27 @@ end
 local function refuse(handle, told)
   local body = handle:body()
   local size = body and body:length() or 0
-  local fields = told_of(told.id, told.target, told.status)
-  fields[#fields + 1] = '"headers":' .. told.headers
-  fields[#fields + 1] = '"error_body":'
-    .. quoted(size > 0 and body:getBytes(0, math.min(size, BODY_LIMIT)) or "")
-  local report = "{" .. table.concat(fields, ",") .. "}"
-  local answer, verdict = post(handle, "/feedback?explain=1", report, ASK_MS, false)
+  local text = report({
+    told.about,
+    '"headers":' .. told.headers,
+    '"error_body":' .. quoted(size > 0 and body:getBytes(0, math.min(size, BODY_LIMIT)) or ""),
+  })
+  local answer, verdict = post(handle, "/feedback?explain=1", text, ASK_MS, false)
   local class = answer and answer[":status"] == "202" and verdict
     and verdict:match('"class"%s*:%s*"([%w_]+)"')
   if not CLIENTS_FAULT[class or ""] then
     handle:headers():add("x-scorer-retry", class or "unknown")
   end
+end
+
+local function nth(list, number)
+  for item in list:gmatch("[^,]+") do
+    number = number - 1
+    if number == 0 then
+      return item
+    end
+  end
+  return nil
 end
 
 function envoy_on_request(handle)
@@ -278,19 +309,20 @@ function envoy_on_request(handle)
     return
   end
   local number = tonumber(headers:get("x-envoy-attempt-count") or "1") or 1
+  local endpoints = headers:get("x-scorer-endpoints") or ""
   local unanswered = recall(id)
-  if number > 1 and unanswered and unanswered.target then
-    -- The attempt before had no answer at all: refused, reset, or timed out.
-    tell(handle, told_of(id, unanswered.target, "0"))
-  end
-  local attempt, place = {}, 0
-  for target in (headers:get("x-scorer-endpoints") or ""):gmatch("[^,]+") do
-    place = place + 1
-    if place == number then
-      attempt.target = target
+  if number > 1 and unanswered then
+    local target = nth(endpoints, unanswered.number)
+    if target then
+      -- The attempt before had no answer at all: refused, reset, or timed out. This one may end
+      -- like that, and then nothing happens here that would take along what is told of it.
+      under_way[id] = nil
+      tell(handle, report({ about(id, target, "0") }), handle:timestamp())
     end
   end
+  local attempt = { number = number }
   remember(id, attempt)
+  under_way[id] = handle
   local length = tonumber(headers:get("content-length") or "")
   if not length or length > SHORT_BODY then
     for _ in handle:bodyChunks() do
@@ -298,40 +330,44 @@ function envoy_on_request(handle)
     end
   end
   attempt.sent_at = handle:timestamp()
+  flush_if_due(handle, attempt.sent_at)
 end
 
 function envoy_on_response(handle)
   local headers = handle:headers()
   local status = headers:get(":status") or "0"
-  local target, id = (headers:get("x-scorer-upstream") or ""):match("^(%S+) (%S+)$")
-  if id == "-" then
-    id = nil
+  local target, id = (headers:get("x-scorer-upstream") or ""):match("^(%S+) (%S*)$")
+  if id == "" then
+    id = nil  -- there was no pick
   end
   local attempt = id and recall(id) or {}
   local failed = tonumber(status) >= 400
   local load = headers:get("endpoint-load-metrics")
   local told = {
-    id = id,
-    target = target,
-    status = status,
+    about = about(id, target, status),
     headers = failed and headers_json(headers),
     load = load and '{"endpoint-load-metrics":' .. quoted(load) .. "}",
   }
   if RETRIED[status] and (tonumber(headers:get("content-length")) or 0) <= KEPT_BODY_LIMIT then
     refuse(handle, told)
+    if id then
+      under_way[id] = nil  -- until it is tried again
+    end
+    flush_if_due(handle, handle:timestamp())
     return
   end
-  open[told] = true
+  under_way[id or told] = handle
   local fields
   if not failed and (headers:get("content-type") or ""):find("text/event-stream", 1, true) then
     fields = watch_stream(handle, told, attempt.sent_at)
   else
     fields = watch_body(handle, told, failed)
   end
+  local at = handle:timestamp()
   if attempt.sent_at then
-    local duration = math.max(0, handle:timestamp() - attempt.sent_at)
-    fields[#fields + 1] = string.format('"duration_seconds":%.3f', duration / 1000)
+    fields[#fields + 1] = '"duration_seconds":' .. seconds(math.max(0, at - attempt.sent_at))
   end
-  open[told] = nil
-  tell(handle, fields)
+  told.ended = true
+  under_way[id or told] = nil
+  tell(handle, report(fields), at)
 end

@@ -9,6 +9,9 @@
 -- `pool` in the filter_context of a route names the pool; without one the daemon has to have
 -- only one.
 
+-- Nothing here can be compiled, as it is all calls of Envoy; trying costs more.
+jit.off()
+
 local CLUSTER, FEEDBACK_CLUSTER = "scorer", "scorer_feedback"
 local TIMEOUT_MS, TELL_MS = 20, 1000
 local MISSES, SKIP_MS = 3, 1000
@@ -67,8 +70,6 @@ function envoy_on_request(handle)
   headers = handle:headers()
   headers:add("x-scorer-endpoints", answer["x-scorer-endpoints"])
   headers:add("x-scorer-pick-id", answer["x-scorer-pick-id"])
-  local picked = answer["x-scorer-pick-id"] .. " " .. answer["x-scorer-endpoints"]
-  handle:streamInfo():dynamicMetadata():set("scorer", "picked", picked)
 end
 
 local function nth(list, number)
@@ -86,17 +87,20 @@ local function escape(char)
 end
 
 -- An answer that Envoy made itself, as no attempt got one. The cluster's filters never see the
--- end of such an attempt, so it is told from here, in Envoy's words, which the daemon knows.
+-- end of such an attempt, so it is told from here, in Envoy's words, which the daemon knows. Which
+-- pick it is about is in a header that the configuration adds to such answers alone: keeping it
+-- from request to answer would cost every request.
 function envoy_on_response(handle)
   local headers = handle:headers()
-  if headers:get("x-envoy-upstream-service-time") then
-    return
-  end
-  local picked = handle:streamInfo():dynamicMetadata():get("scorer")
+  local picked = headers:get("x-scorer-picked")
   if not picked then
     return
   end
-  local id, endpoints = picked.picked:match("^(%S+) (%S+)$")
+  headers:remove("x-scorer-picked")
+  local id, endpoints = picked:match("^(%S+) (%S+)$")
+  if not id then
+    return  -- there was no pick
+  end
   local status = headers:get(":status")
   local attempts = tonumber(headers:get("x-envoy-attempt-count") or "1")
   local said = ""

@@ -176,6 +176,20 @@ def test_first_token_is_the_engines_own(stack):
         assert min(own) - 0.005 < told["value"] < clients
 
 
+def test_nothing_is_left_to_tell_when_traffic_stops(stack):
+    """Reports wait for other requests in Envoy, and go with the last of them."""
+
+    def told():
+        return sum(outcomes(stack, each).get("success", 0.0) for each in stack.engines)
+
+    until(lambda: all(stack.daemon.target(e.target)["in_flight"] == 0 for e in stack.engines))
+    before = told()
+    with Load(stack.envoy.address, threads=12, pause=0.0) as load:
+        time.sleep(1.0)
+    assert load.failed() == []
+    until(lambda: told() - before == len(load.results), 10)
+
+
 @pytest.mark.parametrize("size", [300_000, 2_000_000])
 def test_big_prompts_pass_and_are_retried(stack, size):
     """As a whole, in both attempts, with and without a length."""
