@@ -20,6 +20,9 @@ from tests.system.conftest import DaemonProcess, free_port
 pytestmark = pytest.mark.system
 
 INF = float("inf")
+ATTEMPT = "    bind abns@scorer_first name first\n"
+ATTEMPTS = (ATTEMPT, f"{ATTEMPT}    bind 127.0.0.1:9811 name test\n")
+"""A port by which a test asks for an attempt as HAProxy itself does."""
 BUDGET = 0.1
 """Seconds that a request may take longer while the daemon does not answer."""
 
@@ -77,7 +80,7 @@ def lost(engines, picker, tmp_path_factory):
     """Start a HAProxy that never had a snapshot; it is alive at the end."""
     servers = "".join(f"    server {each.target} {each.target}\n" for each in engines)
     folder = tmp_path_factory.mktemp("lost")
-    haproxy = Haproxy(folder, "lua.cfg", {9808: picker.port}, servers)
+    haproxy = Haproxy(folder, "lua.cfg", {9808: picker.port}, servers, (ATTEMPTS,))
     yield haproxy
     haproxy.stop()
 
