@@ -320,6 +320,8 @@ local function refresh()
   return os.clock() - began
 end
 
+core.register_task(function() http.watch(timeout) end)
+
 core.register_task(function()
   math.randomseed(os.time() + (core.thread or 0) * 7919 + math.floor(os.clock() * 1000000))
   while true do

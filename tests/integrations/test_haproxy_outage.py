@@ -224,6 +224,18 @@ def test_requests_that_the_daemon_refuses_do_not_keep_others_from_asking(
     assert picker.asked == before + 25
 
 
+def test_connections_for_picks_are_kept(lost: Haproxy, picker: Picker, engines):
+    """Though they are idle for longer than a pick may take."""
+    picker.target, picker.way = engines[0].target, "picks"
+    until(lambda: {ask(lost.port).engine for _ in range(6)} == {picker.target})
+    asked, askers = picker.asked, len(picker.askers)
+    while picker.asked < asked + 30:
+        time.sleep(0.03)
+        ask(lost.port)
+    # A busy machine may be late for a pick, which costs its connection.
+    assert len(picker.askers) < askers + 15
+
+
 def test_target_that_does_not_exist_is_passed_by(lost: Haproxy, picker: Picker, engines):
     """A daemon that names a dead address costs a refused connection, not a request."""
     time.sleep(1.1)  # the breaker's second
