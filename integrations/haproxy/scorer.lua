@@ -217,9 +217,9 @@ core.register_action("scorer_error", { "http-res" }, function(txn)
   end
 end, 0)
 
--- Each call of a filter's function makes a transaction of ten tables, and a quarter of what all
--- this costs; so there is one filter, on attempts only, and a function that has done its work is
--- hidden from HAProxy by a `false` in its place. Without the flag the filter is skipped silently.
+-- For each call of a filter's function HAProxy makes a dozen tables, which costs more than what is
+-- done here with them. So there is one filter, on attempts only, and a function that has nothing
+-- left to do is hidden by a `false` in its place. Without the flag the filter is skipped silently.
 local Watch = { id = "scorer", flags = filter.FLT_CFG_FL_HTX }
 Watch.__index = Watch
 
