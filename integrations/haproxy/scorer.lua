@@ -14,12 +14,14 @@
 --     txn.scorer_pick    "target pick_id pool alternates by miss ip port name", "-" for what is
 --                        missing; the name of a host that has to be resolved is in place of the IP
 --     txn.scorer_refused when there is no target: the pool is empty, drained, or all are tried
+-- action `lua.scorer_pick_again` (http-request): the same where the attempt is made, on the bind
+--     line `name again`; the first attempt is handed its pick in the header X-Scorer-Pick
 -- action `lua.scorer_error` (http-response), for errors: txn.scorer_error, txn.scorer_headers,
 --     and txn.scorer_again when another target may be asked
 -- fetch  `lua.scorer_record` (log-format): the fields of a feedback record, without braces
 -- service `lua.scorer_metrics` (http-request use-service): the page for Prometheus
--- filter `lua.scorer_lease`: ends the lease of a pick; in each front end that picks
--- filter `lua.scorer`: that, and where txn.scorer_stream is set, txn.scorer_ttft in µs
+-- filter `lua.scorer`, in the front end of attempts: counts what is under way until the record,
+--     and where txn.scorer_stream is set, txn.scorer_ttft in µs
 -- luacheck: globals core filter
 
 local answers = require "scorer.answers"
@@ -143,6 +145,17 @@ local function rate_of(target)
   return snapshot and snapshot.rates[target] or 8000
 end
 
+--- Return the bytes that a request announces, nil if it does not.
+-- Before the body is here a client may announce any length.
+local function bytes_of(txn)
+  local bytes = tonumber(txn.sf:req_hdr("content-length"))
+  return bytes and math.floor(math.min(bytes, p2c.MOST_BYTES))
+end
+
+local function tokens_of(bytes)
+  return bytes and math.ceil(bytes / BYTES_PER_TOKEN)
+end
+
 --- Return what HAProxy needs to know of a target: an IP, a port, and a host that is a name.
 local function place_of(target)
   local host, port = target:match("^%[?(.-)%]?:(%d+)$")
@@ -151,13 +164,18 @@ local function place_of(target)
   return "- " .. port .. " " .. host
 end
 
-core.register_action("scorer_pick", { "http-req" }, function(txn)
+--- Count a request as under way until its record is written.
+local function lease(txn, target, bytes)
+  local number = load.start(target, tokens_of(bytes) or 1000, rate_of(target), http.now())
+  txn:set_var("txn.scorer_lease", number)
+end
+
+--- Pick; returns the target, nil without one, and the bytes that the request announces.
+local function pick(txn)
   local now = http.now()
-  local bytes = tonumber(txn.sf:req_hdr("content-length"))
-  -- Before the body is here a client may announce any length.
-  bytes = bytes and math.floor(math.min(bytes, p2c.MOST_BYTES))
+  local bytes = bytes_of(txn)
   local ask = {
-    bytes = bytes, tokens = bytes and math.ceil(bytes / BYTES_PER_TOKEN),
+    bytes = bytes, tokens = tokens_of(bytes),
     pool = txn:get_var("txn.scorer_pool"), model = txn:get_var("txn.scorer_model"),
     key = txn:get_var("txn.scorer_key"), lora = txn:get_var("txn.scorer_lora"),
     tried = txn:get_var("txn.scorer_tried"),
@@ -169,14 +187,19 @@ core.register_action("scorer_pick", { "http-req" }, function(txn)
   end
   if choice and choice.refused then
     txn:set_var("txn.scorer_refused", true)
-  elseif choice then
-    local lease = load.start(choice.target, ask.tokens or 1000, rate_of(choice.target), http.now())
-    txn:set_var("txn.scorer_lease", lease)
   end
   choice = choice or {}
   txn:set_var("txn.scorer_pick", (choice.target or "-") .. " " .. (choice.pick_id or "-") .. " "
     .. (choice.pool or "-") .. " " .. (choice.alternates or 0) .. " " .. (choice.by or "nobody")
     .. " " .. (miss or "-") .. " " .. (choice.target and place_of(choice.target) or "- - -"))
+  return choice.target, bytes
+end
+
+core.register_action("scorer_pick", { "http-req" }, function(txn) pick(txn) end, 0)
+
+core.register_action("scorer_pick_again", { "http-req" }, function(txn)
+  local target, bytes = pick(txn)
+  if target then lease(txn, target, bytes) end
 end, 0)
 
 -- The answer. --------------------------------------------------------------------------------
@@ -197,43 +220,39 @@ core.register_action("scorer_error", { "http-res" }, function(txn)
   end
 end, 0)
 
--- A filter's functions cost something each time, so each front end has only what it needs; without
--- the flag they are skipped silently.
-local Lease = { id = "scorer_lease", flags = filter.FLT_CFG_FL_HTX }
-Lease.__index = Lease
-
-function Lease:new() -- luacheck: no self
-  return setmetatable({}, Lease)
-end
-
-function Lease:end_analyze(txn, channel) -- luacheck: no self
-  if not channel:is_resp() then return end
-  local lease = txn:get_var("txn.scorer_lease")
-  if lease then load.finish(lease, http.now()) end
-end
-
-local Watch = {
-  id = "scorer", flags = filter.FLT_CFG_FL_HTX, end_analyze = Lease.end_analyze,
-}
+-- For each call of a filter's function HAProxy makes a dozen tables, which costs more than what is
+-- done here with them. So there is one filter, on attempts only, and a function that has nothing
+-- left to do is hidden by a `false` in its place. Without the flag the filter is skipped silently.
+local Watch = { id = "scorer", flags = filter.FLT_CFG_FL_HTX }
 Watch.__index = Watch
 
 function Watch:new() -- luacheck: no self
-  return setmetatable({ seen = {} }, Watch)
+  return setmetatable({}, Watch)
 end
 
-function Watch:start_analyze(txn, channel)
-  if not channel:is_resp() then
-    self.began = http.now()
-    local length = tonumber(txn.sf:req_hdr("content-length"))
-    if length and length <= SHORT_BODY then return end
+--- The request starts; what there is to do for the response is done here, too.
+function Watch:start_analyze(txn)
+  self.start_analyze = false
+  self.began = http.now()
+  local bytes = bytes_of(txn)
+  -- A short request comes with its head: its end is no news.
+  if bytes and bytes <= SHORT_BODY then
+    self.http_end = false
+  else
+    filter.register_data_filter(self, txn.req)
   end
-  filter.register_data_filter(self, channel)
+  filter.register_data_filter(self, txn.res)
+  -- What the second attempt was picked for is not known yet; its lease comes with that.
+  if txn.f:so_name() == "again" then return end
+  local target = txn.sf:req_hdr("x-scorer-pick"):match("^%S+")
+  if target and target ~= "-" then lease(txn, target, bytes) end
 end
 
 --- The request is with the target as a whole: from here on it is the target that takes time.
--- A short one came with its head.
 function Watch:http_end(_, message)
-  if not message.channel:is_resp() then self.began = http.now() end
+  if message.channel:is_resp() then return end
+  self.http_end = false
+  self.began = http.now()
 end
 
 function Watch:http_payload(txn, message)
@@ -248,11 +267,13 @@ function Watch:http_payload(txn, message)
   local problem = tokens.error_in(chunk)
   if problem then
     txn:set_var("txn.scorer_stream_error", problem)
-  elseif not tokens.first_in(self.seen, chunk) then
-    local reason = self.seen.finish_reason
-    if reason then txn:set_var("txn.scorer_finish_reason", reason) end
-    return
   else
+    self.seen = self.seen or {}
+    if not tokens.first_in(self.seen, chunk) then
+      local reason = self.seen.finish_reason
+      if reason then txn:set_var("txn.scorer_finish_reason", reason) end
+      return
+    end
     local seconds = http.now() - self.began
     txn:set_var("txn.scorer_ttft", math.max(1, math.floor(seconds * 1000000)))
   end
@@ -260,11 +281,14 @@ function Watch:http_payload(txn, message)
 end
 
 core.register_filter("scorer", Watch, function(watch) return watch end)
-core.register_filter("scorer_lease", Lease, function(lease) return lease end)
 
 -- The end. No hook sees the end of every request but the one that writes its log line. --------
 
-core.register_fetches("scorer_record", record.fields)
+core.register_fetches("scorer_record", function(txn)
+  local number = txn:get_var("txn.scorer_lease")
+  if number then load.finish(number, http.now()) end
+  return record.fields(txn)
+end)
 
 core.register_service("scorer_metrics", "http", function(applet)
   local page = metrics.page(applet)
@@ -298,6 +322,8 @@ local function refresh()
   snapshot = { data = answer.data, made = http.now(), views = {}, rates = rates }
   return os.clock() - began
 end
+
+core.register_task(function() http.watch(timeout) end)
 
 core.register_task(function()
   math.randomseed(os.time() + (core.thread or 0) * 7919 + math.floor(os.clock() * 1000000))

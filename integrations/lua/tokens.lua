@@ -6,6 +6,7 @@
 local _M = {}
 
 local MOST_KEPT = 65536 -- of a frame that is cut between two reads
+local RETURN, BLANK, QUOTE = 13, 32, 34
 
 local CARRIERS = {
   content = true, text = true, reasoning_content = true, reasoning = true, delta = true,
@@ -15,14 +16,29 @@ local KNOWN = { '"choices"', '"type"', '"error"', '"usage"', '"object"' }
 
 --- Return whether a frame's data carries a token.
 local function carries(data)
+  -- Most that do look like this, and a plain search is ten times cheaper than a pattern.
+  local _, quote = data:find('"content":"', 1, true)
+  local sign = quote and data:byte(quote + 1)
+  if sign and sign ~= QUOTE then return true end
   for key in data:gmatch('"([%l_]+)"%s*:%s*"[^"]') do
     if CARRIERS[key] then return true end
   end
-  if data:find('"tool_calls"%s*:%s*%[%s*{') then return true end
+  local calls = data:find('"tool_calls"', 1, true)
+  if calls and data:find('"tool_calls"%s*:%s*%[%s*{', calls) then return true end
   for _, known in ipairs(KNOWN) do
     if data:find(known, 1, true) then return false end
   end
   return true
+end
+
+--- Return the data of the line from `start` to before `stop`, nil if it has none.
+local function data_of(text, start, stop)
+  if not text:find("^data:", start) then return nil end
+  local first, last = start + 5, stop - 1
+  if text:byte(first) == BLANK then first = first + 1 end
+  if text:byte(last) == RETURN then last = last - 1 end
+  if last < first then return nil end
+  return text:sub(first, last)
 end
 
 --- Return the text of an error that a chunk carries, nil without one.
@@ -48,8 +64,8 @@ function _M.first_in(state, chunk)
   while true do
     local stop = text:find("\n", start, true)
     if not stop then break end
-    local data = text:match("^data: ?([^\r\n]*)", start)
-    if data and data ~= "" and data ~= "[DONE]" then
+    local data = data_of(text, start, stop)
+    if data and data ~= "[DONE]" then
       if carries(data) then return true end
       state.finish_reason = data:match('"finish_reason"%s*:%s*"([%l_]+)"') or state.finish_reason
     end

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples" / "haproxy"
 LUA = ROOT / "integrations"
 PORT = re.compile(r"(127\.0\.0\.1:|agent-port )(\d+)")
+HOP = "abns@scorer_"
 SERVER = re.compile(r"^    server \S+ 10\.0\.0\.\d+:8000.*\n", re.MULTILINE)
 
 
@@ -53,6 +54,8 @@ class Haproxy:
         paths = "".join(f"    lua-prepend-path {LUA}/{at}/?.lua\n" for at in ("lua", "haproxy"))
         text = re.sub(r"    lua-prepend-path .*\n", lambda _: paths, text)
         text = text.replace("/etc/haproxy/lua/", f"{LUA}/haproxy/")
+        # Several may run on this machine, and abstract sockets are not in a folder.
+        text = text.replace(HOP, f"{HOP}{self.ports[8080]}_")
         self.admin = folder / "admin.sock"
         text = text.replace(
             "global\n",

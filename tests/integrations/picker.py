@@ -22,10 +22,14 @@ def blackhole(port: int = 0) -> Iterator[int]:
 
 
 class Picker:
-    """A server whose ``way`` can be changed; ``target`` is what it picks."""
+    """A server whose ``way`` can be changed; ``target`` is what it picks.
+
+    ``asked`` counts picks, and ``askers`` are the connections that they came on.
+    """
 
     def __init__(self) -> None:
         self.way, self.target, self.asked = "picks", "", 0
+        self.askers: set[object] = set()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
         self._closed = False
@@ -64,10 +68,13 @@ class Picker:
             if not data:
                 return False
             head += data
+        if self.way == "refuses":  # kept connections end, too
+            return False
         if b" /pick" not in head.split(b"\r\n")[0]:
             sock.sendall(b"HTTP/1.1 404 X\r\ncontent-length: 0\r\n\r\n")
             return True
         self.asked += 1
+        self.askers.add(sock.getpeername())
         answer = self._answer()
         if answer is not None:
             sock.sendall(answer)

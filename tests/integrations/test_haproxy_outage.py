@@ -20,6 +20,9 @@ from tests.system.conftest import DaemonProcess, free_port
 pytestmark = pytest.mark.system
 
 INF = float("inf")
+ATTEMPT = "    bind abns@scorer_first name first\n"
+ATTEMPTS = (ATTEMPT, f"{ATTEMPT}    bind 127.0.0.1:9811 name test\n")
+"""A port by which a test asks for an attempt as HAProxy itself does."""
 BUDGET = 0.1
 """Seconds that a request may take longer while the daemon does not answer."""
 
@@ -77,7 +80,7 @@ def lost(engines, picker, tmp_path_factory):
     """Start a HAProxy that never had a snapshot; it is alive at the end."""
     servers = "".join(f"    server {each.target} {each.target}\n" for each in engines)
     folder = tmp_path_factory.mktemp("lost")
-    haproxy = Haproxy(folder, "lua.cfg", {9808: picker.port}, servers)
+    haproxy = Haproxy(folder, "lua.cfg", {9808: picker.port}, servers, (ATTEMPTS,))
     yield haproxy
     haproxy.stop()
 
@@ -219,6 +222,18 @@ def test_requests_that_the_daemon_refuses_do_not_keep_others_from_asking(
     for _ in range(25):
         ask(lost.port)
     assert picker.asked == before + 25
+
+
+def test_connections_for_picks_are_kept(lost: Haproxy, picker: Picker, engines):
+    """Though they are idle for longer than a pick may take."""
+    picker.target, picker.way = engines[0].target, "picks"
+    until(lambda: {ask(lost.port).engine for _ in range(6)} == {picker.target})
+    asked, askers = picker.asked, len(picker.askers)
+    while picker.asked < asked + 30:
+        time.sleep(0.03)
+        ask(lost.port)
+    # A busy machine may be late for a pick, which costs its connection.
+    assert len(picker.askers) < askers + 15
 
 
 def test_target_that_does_not_exist_is_passed_by(lost: Haproxy, picker: Picker, engines):

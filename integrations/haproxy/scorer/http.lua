@@ -2,16 +2,21 @@
 --
 -- `core.httpclient` waits for seconds and tries again by itself; a plain socket does what
 -- it is told. A socket's timeout is set once and never again: HAProxy 3.0 aborts when the
--- timeout of a socket that was idle for longer is shortened. So an idle socket lives no
--- longer than the timeout of a pick, and is used again in the first half of that only.
+-- timeout of a socket that was idle for longer is shortened. It also ends idle sockets, so
+-- it is long, and what keeps a deadline is a task that closes sockets whose time is up.
+-- Sockets are worth keeping for more than the connection: whenever a request ends that opened
+-- one, or closed one, HAProxy has Lua collect all its garbage.
 -- luacheck: globals core
 
 local _M = {}
 
-local KEPT = 64
+local KEPT, KEPT_FOR = 64, 30.0 -- connections, seconds; less than the daemon's 75
+local PARTS = 4 -- of a deadline between two looks at the clock; one when nothing is asked
+local BUSY_FOR = 1.0 -- seconds after the last pick
 local MOST_BYTES = 33554432
 
 local idle = {}
+local deadlines, used_at = {}, 0 -- of kept sockets that are waited for
 
 --- Return the seconds of a clock that only tells differences.
 function _M.now()
@@ -44,11 +49,28 @@ local function exchange(socket, request, deadline)
   return status, body
 end
 
---- Return a kept socket that was idle for less than `longest` seconds, nil without one.
-local function kept(longest)
+--- Close sockets whose deadline has passed, for ever; who waits for one is told that it is closed.
+-- `seconds` is what everything may take that uses kept sockets. This needs a task of its own.
+function _M.watch(seconds)
+  while true do
+    local now = _M.now()
+    local parts = now - used_at < BUSY_FOR and PARTS or 1
+    core.msleep(math.max(1, math.floor(seconds * 1000 / parts)))
+    now = _M.now()
+    for socket, deadline in pairs(deadlines) do
+      if now >= deadline then
+        deadlines[socket] = nil
+        socket:close()
+      end
+    end
+  end
+end
+
+--- Return a kept socket, nil without one.
+local function kept(now)
   while #idle > 0 do
     local last = table.remove(idle)
-    if _M.now() - last.since < longest then return last.socket end
+    if now - last.since < KEPT_FOR / 2 then return last.socket end
     last.socket:close()
   end
   return nil
@@ -59,25 +81,31 @@ local function late(deadline)
 end
 
 --- Return status and body of a GET of `path`, or nil and a reason.
--- `site` is {host, port}. Nothing is waited for longer than `seconds`, and no step begins
--- after that. With `keep` the connection is used again; `seconds` must then be the same every
--- time. A connection that the daemon closed meanwhile is replaced once; one that was silent
+-- `site` is {host, port}. No step begins after `seconds`. With `keep` the connection is used
+-- again, and `watch` ends what takes longer, a quarter of that later at most while picks are
+-- made. A connection that the daemon closed meanwhile is replaced once; one that was silent
 -- until the deadline is not, or the wait would be doubled.
 function _M.get(site, path, seconds, keep)
-  local deadline = _M.now() + seconds
+  local now = _M.now()
+  local deadline = now + seconds
   local request = "GET " .. path .. " HTTP/1.1\r\nHost: scorer\r\n\r\n"
   while true do
-    local socket, old = keep and kept(seconds / 2), true
+    local socket, old = keep and kept(now), true
     if not socket then
       old = false
       socket = core.tcp()
-      socket:settimeout(seconds)
-      if not socket:connect(site[1], site[2]) then
-        socket:close()
-        return nil, late(deadline) and "timeout" or "connect"
-      end
+      socket:settimeout(keep and KEPT_FOR or seconds)
+    end
+    if keep then
+      deadlines[socket], used_at = deadline, now
+    end
+    if not old and not socket:connect(site[1], site[2]) then
+      deadlines[socket] = nil
+      socket:close()
+      return nil, late(deadline) and "timeout" or "connect"
     end
     local fine, status, body = pcall(exchange, socket, request, deadline)
+    deadlines[socket] = nil
     if fine and status then
       if keep and #idle < KEPT then
         idle[#idle + 1] = { socket = socket, since = _M.now() }

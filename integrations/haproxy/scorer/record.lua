@@ -6,6 +6,9 @@ local metrics = require "scorer.metrics"
 local _M = {}
 
 local MOST_ERROR = 8192 -- bytes of a body in a datagram
+local MOST_NAMED = 2000
+
+local named, count = {}, 0 -- pool and target -> the fields that name them
 
 --- Return the name of a server as the daemon calls it: IPv6 in brackets.
 function _M.target_of(server)
@@ -23,6 +26,20 @@ end
 
 local function field(name, text, most)
   return ',"' .. name .. '":' .. json.quoted(tostring(text), most)
+end
+
+--- Return the fields that name a target and its pool; remembered, as there are few.
+local function names(target, pool)
+  local key = pool .. " " .. target
+  local text = named[key]
+  if text then return text end
+  text = '"target":' .. json.quoted(target, 256)
+  if pool ~= "" then text = text .. field("pool", pool, 64) end
+  if count < MOST_NAMED then
+    count = count + 1
+    named[key] = text
+  end
+  return text
 end
 
 --- Return the fields that tell how a stream went.
@@ -65,9 +82,8 @@ function _M.fields(txn)
   if target then metrics.request(txn, pool, target, status or 0) end
   local tried = txn:get_var("txn.scorer_tried")
   if tried then metrics.retry(txn, pool, tried) end
-  local text = '"target":' .. json.quoted(target or "", 256)
+  local text = names(target or "", pool or "")
   if pick_id then text = text .. field("pick_id", pick_id, 128) end
-  if pool ~= "" then text = text .. field("pool", pool, 64) end
   -- It took no connection; what follows in the log is of another target.
   if sent_on then return text .. ',"status":0' end
   if not status then return text end
