@@ -76,7 +76,7 @@ class Engine:
         self._host = host
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
-        self.port = 0
+        self.port = free_port()  # one that is nobody else's while this engine is dead
         self.start()
         self.target = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
