@@ -53,7 +53,8 @@ class World:
 def world(tmp_path_factory):
     """Start everything once; HAProxy is alive at the end."""
     folder = tmp_path_factory.mktemp("agent")
-    engines = [Engine(), Engine(), Engine()]
+    # One of them dies and comes back to its port, which must be nobody else's meanwhile.
+    engines = [Engine(port=free_port()) for _ in range(3)]
     udp, agent = free_port(), free_port()
     config = {
         **pool_of(*(each.target for each in engines)),
