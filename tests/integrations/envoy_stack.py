@@ -195,8 +195,11 @@ class Stack:
         names = {each.target for each in self.engines}
 
         def fine() -> bool:
-            for name in names:
-                order(self.daemon, "end-cooldown", name)
+            try:
+                for name in names:
+                    order(self.daemon, "end-cooldown", name)
+            except requests.HTTPError:
+                return False  # discovery has not found it again yet
             # Where clients left, only a request that ends well shows that nothing is wrong.
             request(self.envoy.address, chat())
             data = self.daemon.get("/api/v1/targets").json()["data"]
