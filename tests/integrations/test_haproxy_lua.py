@@ -33,9 +33,10 @@ def world(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def rested(world: World):
-    """Undo what a test did to engines."""
+    """Undo what a test did to engines, and let all be told that it led to."""
     yield
     world.rest()
+    until(world.idle)
 
 
 def test_shipped_lua_is_loaded_per_thread():
@@ -241,7 +242,7 @@ def test_client_that_leaves_ends_the_work(world: World, after_head: bool):
         came = lambda: sum(len(each.asked) for each in world.engines) > asked  # noqa: E731
         await asyncio.to_thread(until, came)
         if after_head:
-            await connection.head()
+            await connection.head(b'"one"')
         connection.close()
 
     faults = [world.outcomes(each.target).get("engine_fault", 0) for each in world.engines]
