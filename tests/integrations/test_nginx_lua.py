@@ -303,8 +303,12 @@ def test_a_frame_with_a_role_alone_is_no_token(rig: Rig):
     until(lambda: rig.nginx.total("gateway_ttft_seconds_count") == done + 1)
     assert 0.39 < rig.nginx.total("gateway_ttft_seconds_sum") - before < came + 0.01
     [(engine, _)] = rig.seen()
-    until(lambda: rig.daemon.target(engine.target)["signals"]["ttft"]["value"] > 0.01)
-    assert rig.daemon.target(engine.target)["signals"]["ttft"]["source"] == "feedback"
+
+    def learned() -> bool:
+        signal = rig.daemon.target(engine.target)["signals"]["ttft"]
+        return bool(signal["source"] == "feedback" and signal["value"] > 0.01)
+
+    until(learned, what=rig.targets)
 
 
 def test_an_answer_that_is_no_stream_has_no_ttft(rig: Rig):
