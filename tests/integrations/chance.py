@@ -7,10 +7,16 @@ from contextlib import contextmanager
 from tests.system.conftest import NAP, DaemonProcess
 
 
-def order(daemon: DaemonProcess, verb: str, target: str) -> None:
+def order(daemon: DaemonProcess, verb: str, target: str, **body: str) -> None:
     """Give an operator's order; picks go by it at once."""
     url = f"{daemon.url}/api/v1/targets/{target}/{verb}"
-    daemon.http.post(url, json={}, timeout=10).raise_for_status()
+    daemon.http.post(url, json=body, timeout=10).raise_for_status()
+
+
+def idle(daemon: DaemonProcess) -> bool:
+    """Return whether the daemon knows of no request under way: it was told of the end of each."""
+    targets = daemon.get("/api/v1/targets").json()["data"]
+    return all(each["in_flight"] == 0 for each in targets)
 
 
 @contextmanager

@@ -61,11 +61,6 @@ class World:
         """Return the engine with the highest score, which will get requests."""
         return max(self.engines, key=lambda each: self.daemon.target(each.target)["score"])
 
-    def idle(self) -> bool:
-        """Whether the daemon knows of no request under way: it was told of the end of each."""
-        targets = self.daemon.get("/api/v1/targets").json()["data"]
-        return all(each["in_flight"] == 0 for each in targets)
-
     def rest(self) -> None:
         """Let every engine serve, and the daemon forget cooldowns."""
         for each in self.engines:

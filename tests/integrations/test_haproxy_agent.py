@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.integrations import engine as ways
+from tests.integrations.chance import order
 from tests.integrations.client import ask, ask_many
 from tests.integrations.engine import Engine
 from tests.integrations.haproxy import Haproxy, end, passes_tokens_on, until
@@ -42,11 +43,6 @@ class World:
         with socket.create_connection(("127.0.0.1", self.agent), 2) as sock:
             sock.sendall(f"{name}\n".encode())
             return b"".join(iter(lambda: sock.recv(4096), b"")).decode()
-
-    def order(self, verb: str, target: str) -> None:
-        """Give an operator's order."""
-        url = f"{self.daemon.url}/api/v1/targets/{target}/{verb}"
-        assert self.daemon.http.post(url, json={}).status_code == 200
 
 
 @pytest.fixture(scope="module")
@@ -101,12 +97,12 @@ def test_tokens_are_not_held_back(world: World):
 def test_drained_target_finishes_and_comes_back(world: World):
     """`drain` takes it out, and only `ready` takes that back."""
     target = world.engines[1].target
-    world.order("drain", target)
+    order(world.daemon, "drain", target)
     until(lambda: world.is_like("e1", "DRAIN"))
     assert world.says(target) == "drain\n"
     spread = Counter(reply.engine for reply in ask_many(world.haproxy.port, 20, 4))
     assert target not in spread
-    world.order("undrain", target)
+    order(world.daemon, "undrain", target)
     until(lambda: world.is_like("e1", "UP", 95, 100))
 
 

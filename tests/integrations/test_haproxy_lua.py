@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from tests.integrations import engine as ways
-from tests.integrations.chance import repeat
+from tests.integrations.chance import idle, repeat
 from tests.integrations.client import Connection, Reply, ask, ask_many
 from tests.integrations.engine import Engine
 from tests.integrations.haproxy import EXAMPLES, passes_tokens_on, until
@@ -36,7 +36,7 @@ def rested(world: World):
     """Undo what a test did to engines, and let all be told that it led to."""
     yield
     world.rest()
-    until(world.idle)
+    until(lambda: idle(world.daemon))
 
 
 def test_shipped_lua_is_loaded_per_thread():

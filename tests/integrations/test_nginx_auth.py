@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integrations.chance import only, repeat
+from tests.integrations.chance import idle, only, repeat
 from tests.integrations.nginx_rig import Engine, Load, Nginx, event_loop, restart, until
 from tests.system.conftest import DaemonProcess, free_port
 
@@ -45,11 +45,6 @@ class Rig:
         start = f'scorer_feedback_total{{pool="chat",target="{engine.target}",outcome="{outcome}"}}'
         lines = self.daemon.get("/metrics").text.splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(start))
-
-    def idle(self) -> bool:
-        """Return whether the daemon knows of no request under way: it was told of each end."""
-        targets = self.daemon.get("/api/v1/targets").json()["data"]
-        return all(each["in_flight"] == 0 for each in targets)
 
     def picks(self) -> float:
         """Return how often the daemon picked."""
@@ -108,7 +103,7 @@ def calm(rig: Rig) -> Iterator[None]:
         rig.daemon.ready()
     picks = rig.picks()
     until(lambda: rig.nginx.post()[0] == 200 and rig.picks() > picks)
-    until(rig.idle)
+    until(lambda: idle(rig.daemon))
     rig.behave()
 
 
@@ -122,7 +117,7 @@ def test_the_daemon_picks_and_hears_of_the_end(rig: Rig):
 
     sent = repeat(request, 20, lambda: all(len(engine.seen) >= 2 for engine in rig.engines))
     assert rig.picks() == picks + sent
-    until(rig.idle)
+    until(lambda: idle(rig.daemon))
 
 
 def test_a_target_that_nginx_does_not_know_is_used(rig: Rig):

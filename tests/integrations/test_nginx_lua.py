@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integrations.chance import order, repeat
+from tests.integrations.chance import idle, order, repeat
 from tests.integrations.nginx_rig import ROOT as SOURCE
 from tests.integrations.nginx_rig import Engine, Load, Nginx, event_loop, send, until
 from tests.invoked import invoked
@@ -61,10 +61,6 @@ class Rig:
         """Return what the daemon says of all targets."""
         found: list[dict[str, Any]] = self.daemon.get("/api/v1/targets").json()["data"]
         return found
-
-    def idle(self) -> bool:
-        """Return whether the daemon knows of no request under way."""
-        return all(target["in_flight"] == 0 for target in self.targets())
 
     def best(self) -> Engine:
         """Return the engine with the highest score: no other one is picked more often."""
@@ -132,11 +128,11 @@ def calm(rig: Rig) -> Iterator[None]:
     """Start each test with well-behaved engines that may be picked, and no request under way."""
     rig.behave()
     until(rig.fit, what=rig.targets)
-    until(rig.idle, what=lambda: rig.daemon.log[-2000:])
+    until(lambda: idle(rig.daemon), what=lambda: rig.daemon.log[-2000:])
     rig.behave()
     yield
     rig.behave()
-    until(rig.idle, what=lambda: rig.daemon.log[-2000:])
+    until(lambda: idle(rig.daemon), what=lambda: rig.daemon.log[-2000:])
 
 
 def test_a_stream_passes_whole(rig: Rig):
@@ -394,7 +390,7 @@ def test_a_client_of_http2_that_leaves_is_no_fault(rig: Rig):
     faults = [rig.feedback(engine.target, "engine_fault") for engine in rig.engines]
     [(_, seen)] = rig.nginx.curl_leaves(rig.seen, '{"stream":true}')
     until(lambda: seen.left, 8.0)
-    until(rig.idle)
+    until(lambda: idle(rig.daemon))
     assert [rig.feedback(engine.target, "engine_fault") for engine in rig.engines] == faults
 
 
