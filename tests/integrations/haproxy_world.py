@@ -13,7 +13,7 @@ from tests.integrations.engine import Engine
 from tests.integrations.haproxy import Haproxy, end, until
 from tests.system.conftest import DaemonProcess, free_port, pool_of
 
-PATIENT = ("SCORER_PICK_TIMEOUT_MS 20", "SCORER_PICK_TIMEOUT_MS 500")
+PATIENT = ("SCORER_PICK_TIMEOUT_MS 20", "SCORER_PICK_TIMEOUT_MS 5000")
 """A machine that is busy with other tests answers later, which is another test's matter."""
 
 

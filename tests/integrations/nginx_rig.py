@@ -76,7 +76,7 @@ class Engine:
         self._host = host
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
-        self.port = 0
+        self.port = free_port()  # one that is nobody else's while this engine is dead
         self.start()
         self.target = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
@@ -294,9 +294,21 @@ class Nginx:
 
     def curl(self, *arguments: str, body: bytes) -> subprocess.CompletedProcess[bytes]:
         """Send a chat request by HTTP/2."""
-        url = f"http://127.0.0.1:{self.http2_port}{PATH}"
-        command = ["curl", "-sS", "--http2-prior-knowledge", "-X", "POST", *arguments, url]
+        command = self._curl(*arguments)
         return subprocess.run(command, input=body, capture_output=True, timeout=20, check=False)
+
+    def curl_leaves(self, when: Callable[[], Any], body: str) -> Any:
+        """Send a chat request by HTTP/2, and leave ``when`` is true; return what that was."""
+        command = self._curl("--data-binary", body)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as client:
+            try:
+                return until(when)
+            finally:
+                client.kill()
+
+    def _curl(self, *arguments: str) -> list[str]:
+        url = f"http://127.0.0.1:{self.http2_port}{PATH}"
+        return ["curl", "-sS", "--http2-prior-knowledge", "-X", "POST", *arguments, url]
 
     def metrics(self) -> dict[tuple[str, ...], float]:
         """Return the samples of the metrics page by name and sorted label values."""
@@ -313,6 +325,18 @@ class Nginx:
     def total(self, name: str) -> float:
         """Return the sum of a metric's samples."""
         return sum(value for key, value in self.metrics().items() if key[0] == name)
+
+    def settled(self) -> None:
+        """Wait until all is counted that ended: workers add to the page every 50 ms."""
+        counts: list[dict[tuple[str, ...], float]] = []
+
+        def stands_still() -> bool:
+            names = ("gateway_requests_total", "gateway_ttft_seconds_count")
+            page = self.metrics().items()
+            counts.append({key: value for key, value in page if key[0] in names})
+            return len(counts) > 10 and all(each == counts[-1] for each in counts[-10:])
+
+        until(stands_still)
 
 
 def send(

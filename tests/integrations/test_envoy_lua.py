@@ -17,7 +17,7 @@ from tests.integrations.engines import (
     chat,
 )  # fmt: skip
 from tests.integrations.envoy_outages import killed_under_load, left_alone_while_it_hangs
-from tests.integrations.envoy_stack import Stack, until
+from tests.integrations.envoy_stack import Stack, quiet, until
 from tests.integrations.load import Load, request
 
 pytestmark = pytest.mark.system
@@ -112,7 +112,7 @@ def test_refusal_is_retried_on_the_alternate(stack, refusal):
     (other,) = (each for each in stack.engines if each.target == alternates[1])
     assert other.seen[-1].headers["x-scorer-pick-id"] == full.seen[0].headers["x-scorer-pick-id"]
     assert len(full.seen) == 1
-    assert grown(stack, full, before, "engine_saturated") == 1
+    until(lambda: grown(stack, full, before, "engine_saturated") == 1)
     until(lambda: stack.daemon.target(full.target)["state"] == "cooldown")
 
 
@@ -125,8 +125,11 @@ def test_limit_of_a_clients_key_passes(stack):
         engine.does = Behaviour(refusal=CLIENT_KEY)
     assert request(stack.envoy.address, chat()) == CLIENT_KEY
     assert sum(stack.served().values()) == 1
-    counted = [grown(stack, e, before[e.target], "client_rate_limit") for e in stack.engines]
-    assert sorted(counted) == [0, 0, 1]
+
+    def counted():
+        return sum(grown(stack, e, before[e.target], "client_rate_limit") for e in stack.engines)
+
+    until(lambda: counted() == 1)
     time.sleep(0.5)  # two scrapes and a tick
     assert costs(stack) == cost
 
@@ -143,8 +146,8 @@ def test_saturation_in_mid_load_is_not_seen(stack):
         assert [ask(stack, long) for _ in range(30)] == [200] * 30
         assert stack.daemon.target(full.target)["state"] == "cooldown"
         assert [each.size for each in full.seen if each.size > 16_000] == []
+        until(lambda: len(load.results) > 100)
     assert load.failed() == []
-    assert len(load.results) > 100
     assert all(each.seen for each in others)
 
 
@@ -161,18 +164,24 @@ def test_many_retries_at_a_time(stack):
     assert stack.envoy.stat("cluster.chat.upstream_rq_retry_overflow") == 0
 
 
+def ttft_by_feedback(stack, engine):
+    """Return the daemon's signal of an engine's TTFT, if it is from feedback."""
+    signal = stack.daemon.target(engine.target)["signals"]["ttft"]
+    return signal["source"] == "feedback" and signal
+
+
 def test_first_token_is_the_engines_own(stack):
     """Not the head, nor the frame with a role alone: between what engines and clients measure."""
     for engine in stack.engines:
         engine.does = Behaviour(head_after=0.05, first_after=0.15, tokens=2, gap=0.05)
     with Load(stack.envoy.address, threads=4) as load:
         until(lambda: min(stack.served().values()) >= 40, 60)
-    clients = max(each.first for each in load.results[-30:])
+    clients = max(each.first for each in load.results)
     for engine in stack.engines:
-        own = [each.ttft for each in engine.seen if each.ttft][-10:]
+        own = [each.ttft for each in engine.seen if each.ttft]
         assert min(own) > 0.19
-        told = stack.daemon.target(engine.target)["signals"]["ttft"]
-        assert told["source"] == "feedback"
+        # What waits counts as well, as long as the daemon was not told that it has ended.
+        told = until(lambda engine=engine: ttft_by_feedback(stack, engine))
         assert min(own) - 0.005 < told["value"] < clients
 
 
@@ -252,11 +261,9 @@ def test_targets_come_and_go(stack):
         until(lambda: stack.spare.seen, 30)
         stack.list_targets(stack.engines)
         until(lambda: stack.spare.target not in stack.envoy.endpoints())
-        count = len(stack.spare.seen)
-        time.sleep(0.5)
-        assert len(stack.spare.seen) == count
+        until(lambda: quiet(stack.spare))
     assert load.failed() == []
-    assert all(each.finished for each in stack.spare.seen)
+    until(lambda: all(each.finished for each in stack.spare.seen))
 
 
 def test_broken_connection_is_retried_and_told(stack):
@@ -264,7 +271,10 @@ def test_broken_connection_is_retried_and_told(stack):
     bad, *_ = stack.engines
     before = outcomes(stack, bad)
     bad.does = Behaviour(broken=True)
-    until(lambda: ask(stack) == 200 and grown(stack, bad, before, "engine_fault") >= 3, 40)
+    # Many at a time: those that come after the next judgement may spare it for half a minute.
+    with Load(stack.envoy.address, threads=12, pause=0.0) as load:
+        until(lambda: grown(stack, bad, before, "engine_fault") >= 3)
+    assert load.failed() == []
     until(lambda: stack.daemon.target(bad.target)["signals"]["errors"]["value"] > 0)
     stack.reset()
     until(lambda: ask(stack) == 200 and bad.seen, 40)
@@ -286,7 +296,8 @@ def test_last_attempt_without_an_answer_is_told(running):
 
 def test_log_of_envoy_has_no_error_of_ours(running):
     """No Lua error and no refused update in all of the above."""
-    text = running.envoy.log_path.read_text()
-    assert "script log" not in text
-    assert "rejected" not in text
-    assert os.path.getsize(running.envoy.log_path) < 100_000  # noqa: PTH202
+    for envoy in running.envoys:
+        text = envoy.log_path.read_text()
+        assert "script log" not in text
+        assert "rejected" not in text
+        assert os.path.getsize(envoy.log_path) < 100_000  # noqa: PTH202

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.integrations import engine as ways
+from tests.integrations.chance import order
 from tests.integrations.client import ask, ask_many
 from tests.integrations.engine import Engine
 from tests.integrations.haproxy import Haproxy, end, passes_tokens_on, until
@@ -43,17 +44,13 @@ class World:
             sock.sendall(f"{name}\n".encode())
             return b"".join(iter(lambda: sock.recv(4096), b"")).decode()
 
-    def order(self, verb: str, target: str) -> None:
-        """Give an operator's order."""
-        url = f"{self.daemon.url}/api/v1/targets/{target}/{verb}"
-        assert self.daemon.http.post(url, json={}).status_code == 200
-
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """Start everything once; HAProxy is alive at the end."""
     folder = tmp_path_factory.mktemp("agent")
-    engines = [Engine(), Engine(), Engine()]
+    # One of them dies and comes back to its port, which must be nobody else's meanwhile.
+    engines = [Engine(port=free_port()) for _ in range(3)]
     udp, agent = free_port(), free_port()
     config = {
         **pool_of(*(each.target for each in engines)),
@@ -100,12 +97,12 @@ def test_tokens_are_not_held_back(world: World):
 def test_drained_target_finishes_and_comes_back(world: World):
     """`drain` takes it out, and only `ready` takes that back."""
     target = world.engines[1].target
-    world.order("drain", target)
+    order(world.daemon, "drain", target)
     until(lambda: world.is_like("e1", "DRAIN"))
     assert world.says(target) == "drain\n"
     spread = Counter(reply.engine for reply in ask_many(world.haproxy.port, 20, 4))
     assert target not in spread
-    world.order("undrain", target)
+    order(world.daemon, "undrain", target)
     until(lambda: world.is_like("e1", "UP", 95, 100))
 
 

@@ -2,12 +2,13 @@
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from tests.integrations.chance import idle, only, repeat
 from tests.integrations.nginx_rig import Engine, Load, Nginx, event_loop, restart, until
 from tests.system.conftest import DaemonProcess, free_port
 
@@ -15,13 +16,21 @@ pytestmark = pytest.mark.system
 
 EXHAUSTED = b'{"error":{"message":"KV cache exhausted"}}'
 UDP = "127.0.0.1:9809"
+PATIENT = {
+    f"proxy_{what}_timeout 20ms;": f"proxy_{what}_timeout 5s;" for what in ("connect", "read")
+}
+"""A machine that is busy with other tests answers picks later, which is another test's matter."""
 
 
 @dataclass
 class Rig:
-    """nginx, the daemon, two engines that nginx knows of and one that it does not."""
+    """nginx, the daemon, two engines that nginx knows of and one that it does not.
+
+    ``nginx`` waits long for a pick, ``hasty`` as long as the example says.
+    """
 
     nginx: Nginx
+    hasty: Nginx
     daemon: DaemonProcess
     engines: list[Engine]
     unknown: Engine
@@ -57,19 +66,26 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
             "feedback": {"udp": {"listen": udp}},
         }
         daemon = DaemonProcess(folder, config)
-        nginx = None
-        try:
-            daemon.ready()
-            nginx = Nginx(folder, "auth_request.conf", {
+        proxies: list[Nginx] = []
+
+        def start(name: str, changes: dict[str, str]) -> Nginx:
+            at = Path(folder, name)
+            at.mkdir()
+            proxies.append(Nginx(at, "auth_request.conf", {
                 "127.0.0.1:9808": daemon.url.removeprefix("http://"),
                 "127.0.0.1:9807": f"127.0.0.1:{free_port()}",
                 UDP: udp,
                 "10.0.0.1:8000": engines[0].target,
                 "10.0.0.2:8000": engines[1].target,
-            })  # fmt: skip
-            yield Rig(nginx, daemon, engines, unknown)
+                **changes,
+            }))  # fmt: skip
+            return proxies[-1]
+
+        try:
+            daemon.ready()
+            yield Rig(start("patient", PATIENT), start("hasty", {}), daemon, engines, unknown)
         finally:
-            if nginx:
+            for nginx in proxies:
                 nginx.close()
             daemon.process.kill()
             daemon.process.wait(5)
@@ -87,26 +103,30 @@ def calm(rig: Rig) -> Iterator[None]:
         rig.daemon.ready()
     picks = rig.picks()
     until(lambda: rig.nginx.post()[0] == 200 and rig.picks() > picks)
+    until(lambda: idle(rig.daemon))
     rig.behave()
 
 
 def test_the_daemon_picks_and_hears_of_the_end(rig: Rig):
     """Streams pass whole; each request is a pick, and a success that closes its lease."""
     picks = rig.picks()
-    for _ in range(20):
+
+    def request() -> None:
         status, body = rig.nginx.post()
         assert (status, body.endswith(b"data: [DONE]\n\n")) == (200, True)
-    assert rig.picks() == picks + 20
-    assert all(len(engine.seen) >= 2 for engine in rig.engines)
-    until(
-        lambda: all(t["in_flight"] == 0 for t in rig.daemon.get("/api/v1/targets").json()["data"])
-    )
+
+    sent = repeat(request, 20, lambda: all(len(engine.seen) >= 2 for engine in rig.engines))
+    assert rig.picks() == picks + sent
+    until(lambda: idle(rig.daemon))
 
 
 def test_a_target_that_nginx_does_not_know_is_used(rig: Rig):
     """One that the daemon found later gets requests without a reload of nginx."""
-    assert [rig.nginx.post()[0] for _ in range(30)] == [200] * 30
-    assert len(rig.unknown.seen) >= 2
+
+    def request() -> None:
+        assert rig.nginx.post()[0] == 200
+
+    repeat(request, 10, lambda: len(rig.unknown.seen) >= 2)
 
 
 def test_connections_are_kept(rig: Rig):
@@ -117,25 +137,33 @@ def test_connections_are_kept(rig: Rig):
     assert sum(engine.connections for engine in rig.engines) - before <= 6
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_refusal_is_retried_on_the_backup(rig: Rig, status: int):
-    """The client sees nothing, no engine is asked twice, the daemon hears of both attempts."""
+@pytest.mark.parametrize(
+    ("status", "outcome"), [(429, "engine_saturated"), (503, "engine_fault")], ids=["429", "503"]
+)
+def test_a_refusal_is_retried_on_the_backup(rig: Rig, status: int, outcome: str):
+    """The client sees nothing, no engine is asked twice, the daemon hears of both attempts.
+
+    It does not hear what a body says; of an engine that is full a 429 alone says enough.
+    """
     refusing, other = rig.engines
-    rig.unknown.behave()
     refusing.figures = {"kv_cache": 0.97, "waiting": 4}
     refusing.behave(status=status, body=EXHAUSTED)
-    time.sleep(1.0)  # a scrape sees that the engine is full
-    before = rig.told(refusing, "engine_saturated")
+
+    def told() -> list[float]:
+        return [rig.told(refusing, outcome), rig.told(other, "success")]
+
     try:
-        for number in range(20):
-            assert rig.nginx.post(headers={"X-Number": str(number)})[0] == 200
-        asked = [
-            (each.target, seen.headers["x-number"]) for each in rig.engines for seen in each.seen
+        until(lambda: rig.daemon.target(refusing.target)["signals"]["kv_cache"]["value"] > 0.9)
+        before = told()
+        with only(rig.daemon, refusing.target):
+            for number in range(20):
+                assert rig.nginx.post(headers={"X-Number": str(number)})[0] == 200
+        numbers = [str(number) for number in range(20)]
+        assert [[seen.headers["x-number"] for seen in each.seen] for each in rig.engines] == [
+            numbers,
+            numbers,
         ]
-        assert len(asked) == len(set(asked))
-        if refusing.seen:
-            until(lambda: rig.told(refusing, "engine_saturated") > before)
-        assert len(other.seen) >= 1
+        until(lambda: told() == [count + 20 for count in before], what=told)
     finally:
         refusing.figures = {}
 
@@ -165,13 +193,12 @@ def test_a_client_that_leaves_before_the_head_is_no_fault(rig: Rig):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_daemon_that_is_away_costs_no_request(rig: Rig, number: signal.Signals):
     """Requests go to any engine that nginx knows; later the daemon is asked again."""
-    load = Load(rig.nginx, clients=6)
+    load = Load(rig.hasty, clients=6)
     with load.running():
         until(lambda: len(load.times) > 100)
         rig.daemon.signal(number)
-        time.sleep(0.3)
         rig.behave()
-        time.sleep(1.2)
+        until(lambda: sum(len(engine.seen) for engine in rig.engines) >= 200)
         shares = [len(engine.seen) for engine in rig.engines]
         if number is signal.SIGSTOP:
             rig.daemon.signal(signal.SIGCONT)
@@ -182,20 +209,24 @@ def test_a_daemon_that_is_away_costs_no_request(rig: Rig, number: signal.Signals
         picks = rig.picks()
         until(lambda: rig.picks() > picks + 20)
     assert load.failures == []
-    assert min(shares) > 0.2 * sum(shares) > 10
+    assert min(shares) > 0.2 * sum(shares)
 
 
 @pytest.mark.parametrize("upload", [["--data-binary", "@-"], ["-T", "-"]], ids=["length", "none"])
 def test_http2_is_picked_for_and_retried(rig: Rig, upload: list[str]):
     """300 KB arrive whole, with and without a length, also on the second engine that is asked."""
-    rig.engines[0].behave(status=503, body=EXHAUSTED)
+    first, second = rig.engines
+    first.behave(status=503, body=EXHAUSTED)
     body = json.dumps({"stream": True, "prompt": "x" * 300_000}).encode()
     picks = rig.picks()
-    for _ in range(4):
-        done = rig.nginx.curl(*upload, body=body)
-        assert done.stdout.endswith(b"data: [DONE]\n\n"), done.stderr
+    with only(rig.daemon, first.target):
+        for _ in range(4):
+            done = rig.nginx.curl(*upload, body=body)
+            assert done.stdout.endswith(b"data: [DONE]\n\n"), done.stderr
     assert rig.picks() == picks + 4
-    assert {each.length for each in rig.engines[1].seen} == {len(body)}
+    assert [[seen.length for seen in each.seen] for each in (first, second)] == [
+        [len(body)] * 4
+    ] * 2
 
 
 def test_headers_of_a_client_do_not_steer_picks(rig: Rig):
