@@ -237,7 +237,7 @@ def test_port_in_use_is_a_clear_error(engine: Engines, daemon: Daemons, tmp_path
     second = subprocess.run(
         [sys.executable, "-m", "scorer", "run", "--config.file", str(running.path),
          "--web.listen-address", address],
-        capture_output=True, text=True, timeout=20, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert second.returncode == 1
     assert f"cannot listen on {address}: Address already in use" in second.stderr

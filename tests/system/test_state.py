@@ -137,14 +137,14 @@ def test_restart_of_the_daemon_is_not_seen_on_the_targets(lives: Lives) -> None:
     """Stopped or killed: scores, states and a cooldown go on from the first answer.
 
     The cooldown ends when it would have: in the file and for the next daemon, to a fraction of
-    the time without any. Before each end it is prolonged, so that it outlasts a slow start.
+    the time without any. Before the second end it is prolonged, so that it outlasts slow starts.
     """
-    lives.refuse()
-    before, states = lives.settled(), ["degraded", "cooldown"]
+    lives.settled()
+    until = lives.refuse()
+    before, states = lives.scores(), ["degraded", "cooldown"]
     assert before[0] < 70.0
     assert [each["state"] for each in lives.all()] == states
 
-    until = lives.refuse()
     assert lives.now.stop() == 0
     assert lives.kept_until() == pytest.approx(until, abs=EXACT)
     assert oct(lives.path.stat().st_mode)[-3:] == "600"
