@@ -89,9 +89,12 @@ def _host(host: str | None) -> str:
         if "%" in host:
             _refuse("must be an IPv6 address without a zone")
         try:
-            return f"[{ipaddress.IPv6Address(host).compressed}]"
+            address = ipaddress.IPv6Address(host)
         except ValueError:
             _refuse("must put an IPv6 address in brackets, as [::1]:8000")
+        # Versions of Python differ in how they write it, and a name must not depend on them.
+        mapped = address.ipv4_mapped
+        return f"[::ffff:{mapped}]" if mapped else f"[{address.compressed}]"
     if not host or not is_host(host):
         _refuse("must name a host as host:port")
     return host

@@ -4,10 +4,12 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# How long one example takes says nothing on a machine that also runs engines and browsers.
-settings.register_profile("scorer", parent=settings(), deadline=None)
+# How long examples take says nothing on a machine that also runs engines and browsers.
+settings.register_profile(
+    "scorer", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("scorer")
 
 

@@ -74,7 +74,9 @@ def test_socket_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_name_with_nul_is_none() -> None:
     """It cannot come from the command line, but from a file that names files."""
-    assert "cannot be read: embedded null" in refusal_at_once("a\0b")
+    said = refusal_at_once("a\0b")
+    assert said.startswith("cannot be read: ")
+    assert "embedded null" in said
 
 
 def test_largest_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

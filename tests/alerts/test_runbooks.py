@@ -51,7 +51,7 @@ class Shell:
             return invoked(*words[1:], folder=folder, SCORER_URL=self._daemon.url)
         return subprocess.run(
             ["bash", "-euo", "pipefail", "-c", filled], env=self._environment,
-            cwd=self._daemon.path.parent, capture_output=True, text=True, timeout=30, check=False,
+            cwd=self._daemon.path.parent, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
 
 

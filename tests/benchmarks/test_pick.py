@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from benchmarks.pick.profile import profiled, table
 from benchmarks.pick.report import goals, markdown
 from benchmarks.pick.run import PAGE, ROUTES, daemon, medians
 from benchmarks.pick.shares import share, warm_pool, warming, worse
+from tests.system.conftest import free_port
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
@@ -116,9 +116,7 @@ def test_share_of_a_target_follows_its_score():
 @pytest.mark.system
 def test_every_route_answers():
     """The routes to compare still fit the daemon, and the Flask one answers a whole pick."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with daemon(2, port, PAGE, 100.0) as target:
+    with daemon(2, free_port(), PAGE, 100.0) as target:
         told = {route: fetch(target, path) for route, path in ROUTES.items()}
         pairs = paced(target, ROUTES["/pick"], 200.0, 1.0, feedback=True)
     assert {route: status for route, (status, _) in told.items()} == dict.fromkeys(ROUTES, 200)

@@ -1,7 +1,6 @@
 """The scrape benchmark: what the stand-in notices, and that its page is generated."""
 
 import json
-import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from benchmarks.scrape.live import measure
 from benchmarks.scrape.parts import reading
 from benchmarks.scrape.report import markdown
 from benchmarks.scrape.run import ENGINES, IDLE, PAGES, daemon
+from tests.system.conftest import free_port
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
@@ -56,9 +56,7 @@ def test_every_page_to_measure_is_an_engines(monkeypatch):
 @pytest.mark.system
 def test_daemon_is_watched_by_those_that_it_scrapes():
     """Scrapes, their rhythm and picks are seen while the daemon runs."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with daemon(2, port, IDLE, "1s") as (target, pages):
+    with daemon(2, free_port(), IDLE, "1s") as (target, pages):
         load = measure(target, pages, 2, 1.0, 3.0)
     assert 1.0 < load.scrapes < 3.5
     assert 0.5 < load.longest < 3.0

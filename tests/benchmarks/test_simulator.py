@@ -4,6 +4,7 @@ import json
 import random
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -36,6 +37,7 @@ from benchmarks.simulator.workloads import (
     source,
 )
 from benchmarks.simulator.world import Flow, Outage, Policy, Setting, World
+from scorer import pool_jobs
 from scorer.config import load_config
 from scorer.core import pick as core_pick
 from scorer.core import prefill as core_prefill
@@ -43,6 +45,8 @@ from scorer.core.prefill import work
 from scorer.core.snapshot import PoolView
 from scorer.daemon import Daemon
 from scorer.demo.exposition import EnginePage
+from scorer.sources.engine import EngineSource
+from scorer.sources.places import ScrapeTarget
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 THREE = pool((3, A100_8B))
@@ -221,8 +225,14 @@ def told(view: PoolView) -> list[tuple]:
 
 
 @pytest.mark.slow
-def test_simulated_scores_are_the_daemons(server, tmp_path):
+def test_simulated_scores_are_the_daemons(server, tmp_path, monkeypatch):
     """Both judge the same engines: equal scores, states and losses at every judgement."""
+
+    def patient(target: ScrapeTarget) -> EngineSource:
+        """Return a source that waits long: of all that is done, sockets alone take real time."""
+        return EngineSource(replace(target, timeout=60.0))
+
+    monkeypatch.setattr(pool_jobs, "EngineSource", patient)
     names = [f"127.0.0.{place}:{server.server_port}" for place in (1, 2, 3)]
     path = tmp_path / "scorer.yml"
     path.write_text(f"pools: [{{name: {POOL}, static_configs: [{{targets: {names}}}]}}]")

@@ -13,7 +13,7 @@ import yaml
 
 from scorer.config import load_config
 from scorer.demo.run import config_text, run_demo, welcome
-from tests.system.conftest import NAP
+from tests.system.conftest import NAP, free_port
 
 ANY_PORT = "127.0.0.1:0"
 
@@ -117,11 +117,11 @@ def test_no_request_is_lost(output):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_everything_with_0(number):
     """The daemon's port is free again when the demo has ended."""
-    with demo() as process:
-        page = read_until(process, "status page")
+    port = free_port()
+    with demo("--web.listen-address", f"127.0.0.1:{port}") as process:
+        assert f":{port}/" in read_until(process, "status page")
         process.send_signal(number)
         process.communicate(timeout=60)
-    port = int(page.rstrip("/\n").rsplit(":", 1)[1])
     with socket.socket() as probe:
         assert (process.returncode, probe.connect_ex(("127.0.0.1", port)) != 0) == (0, True)
 

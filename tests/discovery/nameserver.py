@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ import dns.exception
 import dns.message
 import dns.query
 import pytest
+
+from tests.system.conftest import free_port
 
 RECORDS = """
 srv-host=_vllm._tcp.llm.test,engine-1.llm.test,8000
@@ -27,19 +28,12 @@ host-record=local.llm.test,127.0.0.1
 """
 
 
-def free_udp_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
     """Run a DNS server that knows the records above; yield its address."""
     dnsmasq = shutil.which("dnsmasq", path=f"{os.environ['PATH']}:/usr/sbin")
     assert dnsmasq, "the package `dnsmasq-base` is part of the set-up"
-    port = free_udp_port()
+    port = free_port()
     config = folder / "dnsmasq.conf"
     many = "".join(f"host-record=many.llm.test,10.1.{n // 250}.{n % 250 + 1}\n" for n in range(600))
     config.write_text(

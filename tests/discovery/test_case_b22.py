@@ -125,7 +125,7 @@ def test_entry_that_names_no_port_is_refused_at_start(
     )
     done = subprocess.run(
         [sys.executable, "-m", "scorer", "run", "--config.file", str(path)],
-        capture_output=True, text=True, check=False, timeout=30,
+        capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 2
     assert f"pools[0].static_configs[0].targets[0]: {rule}, got {entry}" in done.stderr

@@ -6,6 +6,7 @@ all of them takes as long as the longest; what happened is recorded and judged a
 """
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from tests.system.conftest import DaemonProcess, free_port
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
 FAKE = CASES / "common" / "fake_engine.py"
+HOLD = 2.0
+"""The second at which the engines wait for the daemon, which on a busy machine starts slowly."""
 
 
 @dataclass(slots=True)
@@ -96,21 +100,21 @@ class Stage:
         path = self._folder / "scenario.json"
         path.write_text(json.dumps({"engines": self._scenario}))
         fakes = subprocess.Popen(
-            [sys.executable, str(FAKE), str(path), "--log", str(self._folder / "fake.log")],
+            [sys.executable, str(FAKE), str(path), "--log", str(self._folder / "fake.log"),
+             "--hold", str(HOLD)],
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert fakes.stderr is not None
         try:
             said = fakes.stderr.readline()
             assert "ready" in said, said + fakes.stderr.read()
-            self._engines_began = time.monotonic()
-            self._watch(seconds)
+            self._watch(seconds, fakes, time.monotonic())
         finally:
             fakes.kill()
             fakes.wait(5)
             fakes.stderr.close()
 
-    def _watch(self, seconds: float) -> None:
+    def _watch(self, seconds: float, fakes: subprocess.Popen[str], ready: float) -> None:
         pools = [
             {
                 "name": pool.name,
@@ -126,6 +130,8 @@ class Stage:
         self.daemon.until(lambda: self._version() > judged)
         self.metrics_before = self.daemon.get("/metrics").text
         self.began = time.monotonic()
+        fakes.send_signal(signal.SIGUSR1)
+        self._engines_began = self.began - min(self.began - ready, HOLD)
         threads = [threading.Thread(target=self._guarded, args=(run,)) for run in self._scripts]
         for thread in threads:
             thread.start()
@@ -185,6 +191,10 @@ class Stage:
         named = Counter(who for at, who, _ in self.pools[pool].picks if begin <= at <= end)
         return named[letter] / max(1, named.total())
 
+    def picked(self, pool: str, begin: float, end: float) -> int:
+        """Return how many picks of the pool there were between two moments."""
+        return sum(begin <= at <= end for at, _, _ in self.pools[pool].picks)
+
 
 class Client:
     """Picks and reports in one pool."""
@@ -218,10 +228,39 @@ class Client:
         self._pool.answers.append((answer.status_code, body if len(body) < 300 else None))
         return answer
 
+    def judged(self, letter: str) -> tuple[float, dict[str, Any]]:
+        """Return when the pool was judged (Unix seconds), and what was said then of a target."""
+        base = f"{self._stage.daemon.url}/api/v1"
+        name = f"127.0.0.1:{self._pool.ports[letter]}"
+        while True:
+            before, shown, after = (
+                self._http.get(f"{base}/{path}", timeout=10).json()["data"]
+                for path in ("pools", f"targets/{name}?pool={self._pool.name}", "pools")
+            )
+            at, still = (
+                next(each["judged_at"] for each in pools if each["pool"] == self._pool.name)
+                for pools in (before, after)
+            )
+            if at == still:
+                return unix(at), shown
+
+    def cooldowns(self) -> dict[str, float]:
+        """Return the lengths of the cooldowns under way, by letter."""
+        url = f"{self._stage.daemon.url}/api/v1/cooldowns?pool={self._pool.name}"
+        return {
+            self._pool.letters[each["target"]]: unix(each["until"]) - unix(each["since"])
+            for each in self._http.get(url, timeout=10).json()["data"]
+        }
+
     def post_to(self, letter: str) -> None:
         """Send a request to the engine itself, as the gateway does with a pick."""
         port = self._pool.ports[letter]
         self._http.post(f"http://127.0.0.1:{port}/v1/chat/completions", json={}, timeout=5)
+
+
+def unix(moment: str) -> float:
+    """Return the Unix seconds of a moment that the API shows."""
+    return datetime.fromisoformat(moment).timestamp()
 
 
 def every(seconds: float, times: int) -> Iterable[int]:

@@ -1,6 +1,7 @@
 """The real daemon as a process, and fake engines that misbehave on demand."""
 
 import contextlib
+import fcntl
 import os
 import random
 import re
@@ -8,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import weakref
@@ -101,7 +103,7 @@ class FakeEngine:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", free_port()), Handler)
         self._server.daemon_threads = True
         self.target = f"127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
@@ -202,22 +204,37 @@ PORTS = range(10_240, 32_000)
 
 _given: set[int] = set()
 _dice = random.SystemRandom()
+_taken = os.open(
+    Path(tempfile.gettempdir()) / f"scorer-test-ports-{os.getuid()}", os.O_RDWR | os.O_CREAT, 0o600
+)
+"""A file with a lock on the byte of each port that some process of tests has taken."""
 
 
 def free_port() -> int:
-    """Return a port that is free at the moment, was not returned before, and is hard to guess.
+    """Return a port that is free and that no test gets but this one, until its process ends.
 
-    Tests run in several processes, so one that is merely free now may be taken by the time
-    it is listened on.
+    Tests run in several processes, and between this and listening there is time. A port on
+    which nobody ever listens, or no more, refuses connections for as long.
     """
     while True:
         port = _dice.choice(PORTS)
-        if port in _given:
-            continue
-        _given.add(port)
-        with socket.socket() as sock, contextlib.suppress(OSError):
-            sock.bind(("127.0.0.1", port))
+        if port not in _given and _reserved(port):
+            _given.add(port)
             return port
+
+
+def _reserved(port: int) -> bool:
+    """Reserve a port, for TCP and UDP; False when another process has it."""
+    with (
+        contextlib.suppress(OSError),
+        socket.socket() as tcp,
+        socket.socket(type=socket.SOCK_DGRAM) as udp,
+    ):
+        fcntl.lockf(_taken, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        for sock in (tcp, udp):
+            sock.bind(("127.0.0.1", port))
+        return True
+    return False
 
 
 def pool_of(*engines: FakeEngine | str, **more: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Standard error that nobody reads: scoring, picks and the end of the daemon go on."""
 
+import contextlib
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.conftest import DaemonProcess, FakeEngine, pool_of
+from tests.system.wire import PICK, Wire
 from tests.waited import waited_to_end
 
 pytestmark = pytest.mark.system
@@ -52,18 +54,19 @@ def blocked(
     """Return a daemon whose log has been blocked for thousands of lines."""
     running = DaemonProcess(tmp_path, pool_of(engine(), engine()), "--log.level", "debug")
     try:
-        running.until(lambda: running.get("/-/ready").status_code == 200)
-        running.until(lambda: running.get("/pick").ok and dropped(running) > 100, 60.0)
+        running.ready()
+        with contextlib.closing(Wire(running.url)) as wire:
+            running.until(lambda: dropped(running, wire) > 100)
         yield running
     finally:
         running.process.kill()
         running.process.wait(5)
 
 
-def dropped(running: DaemonProcess) -> float:
+def dropped(running: DaemonProcess, wire: Wire) -> float:
     """Pick a thousand times, and return how many lines were dropped so far."""
-    for _ in range(1000):
-        running.get("/pick")
+    for _ in range(10):
+        assert {status for status, _ in wire.ask(*[PICK % b""] * 100)} == {200}
     metrics = running.get("/metrics").text
     return float(re.findall(r"^scorer_log_lines_dropped_total (.*)$", metrics, re.MULTILINE)[0])
 

@@ -5,9 +5,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from itertools import pairwise
 from pathlib import Path
 
@@ -101,6 +103,10 @@ def cut_short(handler: object) -> None:
     body = page().encode()
     send(handler, body[:100], length=len(body))  # type: ignore[arg-type]
     handler.close_connection = True  # type: ignore[attr-defined]
+
+
+def hangs_up(_: object) -> None:
+    raise OSError
 
 
 def sends(body: bytes, status: int = 200, **headers: str) -> Callable[[object], None]:
@@ -231,7 +237,7 @@ def test_port_in_use_is_a_clear_error(engine: Engines, daemon: Daemons, tmp_path
     second = subprocess.run(
         [sys.executable, "-m", "scorer", "run", "--config.file", str(running.path),
          "--web.listen-address", address],
-        capture_output=True, text=True, timeout=20, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert second.returncode == 1
     assert f"cannot listen on {address}: Address already in use" in second.stderr
@@ -241,14 +247,21 @@ def test_not_ready_until_scored_then_ready_whatever_the_targets(
     engine: Engines, daemon: Daemons
 ) -> None:
     """Readiness waits for the first scores and does not follow the targets afterwards."""
-    one = engine()
-    running = daemon(pool_of(one))
-    answers = []
-    running.until(lambda: answers.append(running.get("/-/ready")) or answers[-1].ok)
-    assert (answers[0].status_code, answers[0].text) == (
-        503, "pool chat has not been scored yet.\n",
-    )  # fmt: skip
-    one.hangs()
+    one, asked = engine(), threading.Event()
+
+    def once_asked(handler: BaseHTTPRequestHandler) -> None:
+        asked.wait(60)
+        send(handler, page().encode())
+
+    one.answer = once_asked
+    seldom = {"global": {"scrape_interval": "3s", "scrape_timeout": "2900ms"}}
+    running = daemon({**pool_of(one), **seldom})
+    [answer] = running.until(lambda: [running.get("/-/ready")])  # that of an error is false
+    assert (answer.status_code, answer.text) == (503, "pool chat has not been scored yet.\n")
+    asked.set()
+    running.ready()
+    one.answer = hangs_up
+    one.close()
     running.until(lambda: running.target(one.target)["state"] == "unreachable")
     assert running.get("/-/ready").status_code == 200
 

@@ -96,6 +96,6 @@ def test_no_page_without_a_value_looks_idle(stage: Stage) -> None:
 
 def test_page_of_five_megabytes_is_read_in_time(stage: Stage) -> None:
     """Other families cost next to nothing: the few wanted lines are found within the deadline."""
-    target = stage.shots[-1].targets["pages", "big"]
-    assert target["last_scrape"]["ok"]
-    assert (target["mapping"], target["running"]) == ("vllm_v1", 3)
+    read = [row for row in stage.series("pages", "big") if row["last_scrape"]["ok"]]
+    assert read
+    assert {(row["mapping"], row["running"]) for row in read} == {("vllm_v1", 3)}

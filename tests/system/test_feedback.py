@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +60,16 @@ def outcomes(daemon: DaemonProcess) -> dict[tuple[str, str], float]:
     found = counts(daemon, "scorer_feedback_total")
     labels = {text: dict(re.findall(r'(\w+)="([^"]*)"', text)) for text in found}
     return {(labels[text]["target"], labels[text]["outcome"]): found[text] for text in found}
+
+
+def judged_twice(daemon: DaemonProcess) -> None:
+    """Wait for a judgement that has seen all that was said before: one may be under way."""
+
+    def version() -> int:
+        return int(daemon.get("/api/v1/snapshot").json()["data"]["version"])
+
+    wanted = version() + 2
+    daemon.until(lambda: version() >= wanted)
 
 
 def test_outcomes_reach_the_score(daemon, engines):
@@ -235,7 +244,7 @@ def test_ttft_that_is_none_moves_no_score_up(daemon, engines):
         if value is not None:
             item["ttft_seconds"] = "0.412" if value == "412" else value / 1000.0
         status = post(scorer, item).status_code
-        time.sleep(0.6)  # the next judgement has taken it
+        judged_twice(scorer)
         row = scorer.target(target)
         seen.append((line, status, row["signals"]["ttft"].get("value"), row["score"]))
     statuses = [status for _, status, _, _ in seen]

@@ -20,6 +20,8 @@ MOMENTS = ("scorer.cli", "click", "uvicorn", "scorer.serving")
 HUNG_UP = f"""
 import os, runpy, signal, sys
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored
+
 class Moments:
     def find_spec(self, name, path=None, target=None):
         if name in {MOMENTS}:

@@ -84,6 +84,7 @@ def test_cooldown_starts_and_ends(daemon, engines):
     """Long prompts go elsewhere and short ones still come; it is listed and counted."""
     cool, other = (each.target for each in engines)
     scorer = daemon(pool_of(*engines)).ready()
+    assert picked(scorer) == {cool, other}  # so that for 30 s neither lacks picks and is probed
     until = order(scorer, cool, "cooldown", duration="1m", reason="hot")["until"]
     [listed] = scorer.get("/api/v1/cooldowns").json()["data"]
     assert (listed["target"], listed["until"], listed["reason"]) == (cool, until, "manual")

@@ -63,7 +63,7 @@ class Site:
         done = subprocess.run(
             ["curl", "-sS", "--noproxy", "*", "--cacert", str(self.folder / "ca.pem"), *who,
              "-w", "\n%{http_code}", *more, self.url + path],
-            capture_output=True, text=True, timeout=20, check=False,
+            capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         if done.returncode:
             return done.returncode, done.stderr
