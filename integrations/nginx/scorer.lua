@@ -35,6 +35,7 @@ local _M = {}
 
 local ngx, now = ngx, ngx.now
 local floor, max, min = math.floor, math.max, math.min
+local find, sub = string.find, string.sub
 
 local BYTES_PER_TOKEN = 4
 local MISSES, SKIP_FOR = 3, 1.0 -- after 3 misses in a row the daemon is not asked for a second
@@ -235,32 +236,49 @@ local function usable(target, alternates)
 end
 
 local PICK_ID = "^[%w_.-]+$"
-local ANSWER = '^({"target":"[^"\\]*","url":"[^"\\]*","alternates":%[.-%]),'
-  .. '"pick_id":"([%w_.-]+)".*"pool":"([^"\\]*)"'
+
+--- Return the usable targets of the part of an answer that names them; nil for none.
+-- It is the same again and again, so it is read as JSON once.
+local function targets_in(names)
+  local found = lists[names]
+  if found then return found end
+  local answer = cjson.decode(names .. "}")
+  if type(answer) ~= "table" or type(answer.target) ~= "string"
+    or type(answer.alternates) ~= "table" then
+    return nil
+  end
+  if listed >= MOST_REMEMBERED then lists, listed = {}, 0 end
+  found = usable(answer.target, answer.alternates)
+  lists[names], listed = found, listed + 1
+  return found
+end
+
+--- Return the text between two others, and the place where it begins; nil without them.
+local function between(text, before, after, place)
+  local start, stop = find(text, before, place, true)
+  if not start then return nil end
+  local last = find(text, after, stop + 1, true)
+  if not last then return nil end
+  return sub(text, stop + 1, last - 1), start
+end
 
 --- Return the targets, the pick's id and the pool of an answer; nil for one that is none.
--- The daemon writes them in this order; what stands between is the same again and again, so it
--- is read as JSON once.
+-- What the daemon writes is cut where its parts begin: the targets, the id, and later the pool.
+-- A text with an escaped quote or anything else unusual is read as JSON.
 local function read_answer(body)
-  local names, pick_id, pool = body:match(ANSWER)
-  if not names then
-    local answer = cjson.decode(body)
-    if type(answer) ~= "table" or type(answer.target) ~= "string"
-      or type(answer.alternates) ~= "table" then
-      return nil
-    end
-    local id = type(answer.pick_id) == "string" and answer.pick_id:match(PICK_ID) or nil
-    return usable(answer.target, answer.alternates), id, answer.pool
+  local pick_id, place = between(body, ',"pick_id":"', '"', 1)
+  local pool = place and between(body, '"pool":"', '"', place)
+  if pool and not find(body, "\\", 1, true) then
+    local targets = targets_in(sub(body, 1, place - 1))
+    if targets then return targets, pick_id, pool end
   end
-  local found = lists[names]
-  if not found then
-    local answer = cjson.decode(names .. "}")
-    if not answer then return nil end
-    if listed >= MOST_REMEMBERED then lists, listed = {}, 0 end
-    found = usable(answer.target, answer.alternates)
-    lists[names], listed = found, listed + 1
+  local answer = cjson.decode(body)
+  if type(answer) ~= "table" or type(answer.target) ~= "string"
+    or type(answer.alternates) ~= "table" then
+    return nil
   end
-  return found, pick_id, pool
+  local id = type(answer.pick_id) == "string" and answer.pick_id:match(PICK_ID) or nil
+  return usable(answer.target, answer.alternates), id, answer.pool
 end
 
 --- Note that the daemon answered with an error; returns a status that the client must be told.
