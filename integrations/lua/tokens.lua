@@ -48,7 +48,7 @@ local function carries(data)
     colon = find(data, ":", colon + 1, true)
   end
   local calls = find(data, '"tool_calls"', 1, true)
-  if calls and find(data, '"tool_calls"%s*:%s*%[%s*{', calls) then return true end
+  if calls and find(data, '^"tool_calls"%s*:%s*%[%s*{', calls) then return true end
   for place = 1, #KNOWN do
     if find(data, KNOWN[place], 1, true) then return false end
   end
@@ -58,7 +58,7 @@ end
 --- Return why a frame says that the stream ends; nil when it does not.
 local function finish_reason(data)
   local place = find(data, '"finish_reason"', 1, true)
-  return place and match(data, '"finish_reason"%s*:%s*"([%l_]+)"', place)
+  return place and match(data, '^"finish_reason"%s*:%s*"([%l_]+)"', place)
 end
 
 --- Return the data in the line from `start` to before `stop`; nil for another line.

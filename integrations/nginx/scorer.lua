@@ -262,17 +262,18 @@ local function between(text, before, after, place)
   return sub(text, stop + 1, last - 1), start
 end
 
---- Return the targets, the pick's id and the pool of an answer; nil for one that is none.
+--- Return the targets, the pick's id and the pool of an answer whose body begins at `start`; nil
+-- for one that is none.
 -- What the daemon writes is cut where its parts begin: the targets, the id, and later the pool.
 -- A text with an escaped quote or anything else unusual is read as JSON.
-local function read_answer(body)
-  local pick_id, place = between(body, ',"pick_id":"', '"', 1)
-  local pool = place and between(body, '"pool":"', '"', place)
-  if pool and not find(body, "\\", 1, true) then
-    local targets = targets_in(sub(body, 1, place - 1))
+local function read_answer(text, start)
+  local pick_id, place = between(text, ',"pick_id":"', '"', start)
+  local pool = place and between(text, '"pool":"', '"', place)
+  if pool and not find(text, "\\", start, true) then
+    local targets = targets_in(sub(text, start, place - 1))
     if targets then return targets, pick_id, pool end
   end
-  local answer = cjson.decode(body)
+  local answer = cjson.decode(sub(text, start))
   if type(answer) ~= "table" or type(answer.target) ~= "string"
     or type(answer.alternates) ~= "table" then
     return nil
@@ -313,13 +314,13 @@ local function ask_daemon(ask)
     end
     skip_until = now() + SKIP_FOR -- one request finds out, the others need not wait
   end
-  local status, body = http.exchange(options.daemon, question(ask), options.deadline)
+  local status, answer, start = http.exchange(options.daemon, question(ask), options.deadline)
   if not status then
-    missed(REASONS[body] or "broken")
+    missed(REASONS[answer] or "broken")
     return nil
   end
-  if status ~= 200 then return nil, refused(status, body) end
-  local targets, pick_id, pool = read_answer(body)
+  if status ~= 200 then return nil, refused(status, sub(answer, start)) end
+  local targets, pick_id, pool = read_answer(answer, start)
   if not targets then
     missed("broken")
     return nil
@@ -337,27 +338,55 @@ local function pick_locally(ask, tried)
   return answer, targets
 end
 
+local none = nil
+
+--- Return a table for what is known of a request, with room for all of it: one that grows field by
+-- field is made anew several times. LuaJIT keeps no room for a field that is a literal nil.
+local function new_request()
+  return {
+    -- what is asked
+    pool = none, model = none, key = none, lora = none, bytes = none, tokens = none,
+    -- the answer, which names the pool, too
+    targets = none, pick_id = none,
+    -- the attempt under way, and what came of it
+    attempt = 0, target = none, sent_at = none, lease = none,
+    status = none, streams = none, begun = none, complete = none, broken = none, ttft = none,
+    rest = none, finish_reason = none, stream_error = none, error_body = none,
+    -- what the daemon is told
+    told = none, ended = none, duration = none,
+  }
+end
+
+--- Return what the daemon must be told to pick for the request.
+local function asked(request)
+  local ctx, bytes = new_request(), read_request()
+  if bytes then
+    ctx.bytes = min(bytes, p2c.MOST_BYTES)
+    ctx.tokens = floor(ctx.bytes / BYTES_PER_TOKEN)
+  end
+  ctx.pool, ctx.model = options.pool, options.model_from_body and model_of_body() or nil
+  if request then
+    ctx.pool, ctx.model = request.pool or ctx.pool, request.model or ctx.model
+    ctx.key, ctx.lora = request.key, request.lora
+  end
+  if ctx.model then ctx.model = sub(ctx.model, 1, 256) end
+  return ctx
+end
+
 --- Pick a target for the request. In access_by_lua; `request` may have pool, model, key, lora.
 function _M.pick(request)
-  local ask = request or {}
-  local bytes = read_request()
-  bytes = bytes and min(bytes, p2c.MOST_BYTES)
-  ask.pool = ask.pool or options.pool
-  ask.bytes = bytes
-  ask.tokens = bytes and floor(bytes / BYTES_PER_TOKEN)
-  if options.model_from_body and not ask.model then ask.model = model_of_body() end
-  if ask.model then ask.model = ask.model:sub(1, 256) end
-  local targets, pick_id, pool = ask_daemon(ask)
+  local ctx = asked(request)
+  local targets, pick_id, pool = ask_daemon(ctx)
   if not targets and pick_id then return refuse(pick_id, pool) end
   if targets and #targets > 0 then
     metrics.pick("daemon")
     if #targets == 1 then
       -- Somebody to try next, where the pool has anybody else.
-      local _, more = pick_locally(ask, { [targets[1]] = true })
+      local _, more = pick_locally(ctx, { [targets[1]] = true })
       if type(more) == "table" then targets = { targets[1], more[1] } end
     end
   else
-    local answer, found = pick_locally(ask, {})
+    local answer, found = pick_locally(ctx, {})
     if not answer then
       metrics.pick("nobody")
       return refuse(503, found)
@@ -365,9 +394,8 @@ function _M.pick(request)
     metrics.pick(answer.reason and "local" or "random")
     targets, pick_id, pool = found, nil, answer.pool
   end
-  ngx.ctx.scorer = {
-    pick_id = pick_id, pool = pool, targets = targets, tokens = ask.tokens, attempt = 0,
-  }
+  ctx.targets, ctx.pick_id, ctx.pool = targets, pick_id, pool
+  ngx.ctx.scorer = ctx
 end
 
 -- Attempts. ----------------------------------------------------------------------------------
@@ -446,11 +474,6 @@ function _M.balance()
 end
 
 -- The answer. --------------------------------------------------------------------------------
-
---- Return the time between two moments as a number of JSON, in seconds.
-local function milliseconds(start, stop)
-  return max(0, floor((stop - start) * 1000 + 0.5)) .. "e-3"
-end
 
 local function first_token(ctx)
   ngx.update_time()
@@ -534,18 +557,6 @@ local function report_of(ctx, status, load_report)
   return item
 end
 
---- Return the report of a stream that ended well, as text.
-local function report_of_stream(ctx)
-  local text = "{" .. feedback.names(ctx.pool, ctx.target) .. ',"status":' .. ctx.status
-    .. ',"stream":true,"duration_seconds":' .. milliseconds(ctx.sent_at, now())
-  if ctx.pick_id then text = text .. ',"pick_id":"' .. ctx.pick_id .. '"' end
-  if ctx.tokens then text = text .. ',"prompt_tokens":' .. ctx.tokens end
-  if not ctx.told then
-    text = text .. ',"ttft_seconds":' .. milliseconds(ctx.sent_at, ctx.sent_at + ctx.ttft)
-  end
-  return text .. "}"
-end
-
 --- Return the status of the last attempt, 0 without an answer, nil when nobody waited for one.
 local function status_of(ctx)
   if part(ngx.var.upstream_header_time, ctx.attempt) then
@@ -575,7 +586,7 @@ function _M.done()
   if status == 0 or (status and status >= 500) then snapshot.failed(ctx.target) end
   local load_report = ngx.var.upstream_http_endpoint_load_metrics
   if ctx.ttft and ctx.complete and not (ctx.stream_error or load_report) then
-    feedback.tell(report_of_stream(ctx))
+    feedback.good_stream(ctx, now() - ctx.sent_at)
   else
     feedback.tell(report_of(ctx, status, load_report))
   end

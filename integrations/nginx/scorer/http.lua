@@ -48,8 +48,8 @@ local function closes(data, stop)
   return at and at < stop and find(sub(data, 1, stop + 1), "\r\n[Cc]onnection: *close") ~= nil
 end
 
---- Exchange one request; returns status, body and what begins with the head; or nil and what
--- failed, and whether the connection had been used before.
+--- Exchange one request; returns what `exchange` does, and when that failed whether the connection
+-- had been used before.
 local function once(daemon, request, deadline)
   local sock = tcp()
   if not in_time(sock, deadline) then return nil, "timeout", false end
@@ -69,36 +69,35 @@ local function once(daemon, request, deadline)
   until stop or #data > MOST_HEAD
   local status = stop and status_of(data)
   if not status then return failed(sock, "no HTTP") end
-  local length, body = length_of(status, data, stop), sub(data, stop + 4)
+  local length, start = length_of(status, data, stop), stop + 4
   if not length then return failed(sock, "no length") end
-  if #body < length then
+  local missing = start + length - 1 - #data
+  local ends = missing < 0 or closes(data, stop)
+  if missing > 0 then
     if not in_time(sock, deadline) then return failed(sock, "timeout") end
     local rest
-    rest, problem = sock:receive(length - #body)
+    rest, problem = sock:receive(missing)
     if not rest then return failed(sock, problem) end
-    body = body .. rest
+    data = data .. rest
   end
-  if #body > length or closes(data, stop) then
-    sock:close()
-  else
-    sock:setkeepalive(IDLE_MS)
-  end
-  return status, body, data
+  if ends then sock:close() else sock:setkeepalive(IDLE_MS) end
+  return status, data, start
 end
 
---- Return status and body of the answer, and a text that begins with its head; or nil and what
--- failed.
+--- Return the status of the answer, the whole of it as text, and the place where its body begins;
+-- or nil and what failed.
+-- Head and body stay one text, because each text that is made is work for the garbage collector.
 -- `daemon` has host and port, `seconds` are for everything together.
 function _M.exchange(daemon, request, seconds)
   local deadline = now() + seconds
-  local status, body, more = once(daemon, request, deadline)
+  local status, answer, more = once(daemon, request, deadline)
   -- The daemon may have closed a kept connection meanwhile. Never again after a timeout:
   -- that would double the longest wait.
-  if not status and more and body ~= "timeout" then
-    status, body, more = once(daemon, request, deadline)
+  if not status and more and answer ~= "timeout" then
+    status, answer, more = once(daemon, request, deadline)
   end
-  if not status then return nil, body end
-  return status, body, more
+  if not status then return nil, answer end
+  return status, answer, more
 end
 
 return _M
