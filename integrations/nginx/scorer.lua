@@ -268,7 +268,7 @@ end
 -- A text with an escaped quote or anything else unusual is read as JSON.
 local function read_answer(text, start)
   local pick_id, place = between(text, ',"pick_id":"', '"', start)
-  local pool = place and between(text, '"pool":"', '"', place)
+  local pool = place and between(text, ',"pool":"', '"', place)
   if pool and not find(text, "\\", start, true) then
     local targets = targets_in(sub(text, start, place - 1))
     if targets then return targets, pick_id, pool end

@@ -12,6 +12,7 @@ local POOL = { pool_size = 64 }
 local MOST_READ = 65536
 local MOST_HEAD = 65536
 local LENGTH = "\r\ncontent-length: "
+local LAST_LINE = #LENGTH + 8
 
 --- Close a connection and return nil, what failed, and whether it had been used before.
 local function failed(sock, what)
@@ -37,14 +38,14 @@ end
 --- Return the length of the body that is announced before `stop`, where the head ends.
 local function length_of(status, data, stop)
   if status == 204 or status == 304 then return 0 end
-  local _, at = find(data, LENGTH, 1, true) -- as the daemon writes it
-  if at and at < stop then return tonumber(sub(data, at + 1, find(data, "\r", at, true) - 1)) end
-  return tonumber(match(sub(data, 1, stop + 1), "\r\n[Cc]ontent%-[Ll]ength: *(%d+)"))
+  local _, at = find(data, LENGTH, stop - LAST_LINE, true) -- where the daemon writes it
+  return at and at < stop and tonumber(sub(data, at + 1, stop - 1))
+    or tonumber(match(sub(data, 1, stop + 1), "\r\n[Cc]ontent%-[Ll]ength: *(%d+)"))
 end
 
 --- Return whether the other side closes the connection after this answer.
 local function closes(data, stop)
-  local at = find(data, "onnection:", 1, true)
+  local at = find(data, "lose", 1, true) -- "l" is rarer than other letters
   return at and at < stop and find(sub(data, 1, stop + 1), "\r\n[Cc]onnection: *close") ~= nil
 end
 
