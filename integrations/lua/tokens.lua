@@ -96,13 +96,18 @@ function _M.first_in(state, chunk)
     if not stop then break end
     local data = data_of(text, start, stop)
     if data and data ~= "" and data ~= "[DONE]" then
-      if carries(data) then return true end
-      state.finish_reason = finish_reason(data) or state.finish_reason
+      if carries(data) then
+        if state.rest then state.rest = nil end
+        return true
+      end
+      local reason = finish_reason(data)
+      if reason then state.finish_reason = reason end
     end
     start = stop + 1
   end
   local left = #text - start + 1
-  state.rest = left > 0 and left <= MOST_KEPT and sub(text, start) or nil
+  local rest = left > 0 and left <= MOST_KEPT and sub(text, start) or nil
+  if rest or state.rest then state.rest = rest end
   return false
 end
 

@@ -295,18 +295,18 @@ local function refused(status, body)
 end
 
 --- Return what the daemon must be asked.
-local function question(ask)
+local function question(ask, bytes)
   local text = ask.pool == options.pool and ask_pool or ASK .. parameter("pool", ask.pool)
   if ask.model then text = text .. parameter("model", ask.model) end
   if ask.key then text = text .. parameter("key", ask.key) end
   if ask.lora then text = text .. parameter("lora", ask.lora) end
-  if ask.bytes then text = text .. "&prompt_bytes=" .. ask.bytes end
+  if bytes then text = text .. "&prompt_bytes=" .. bytes end
   return text .. HOST
 end
 
 --- Ask the daemon; returns targets, the pick's id and the pool; or nil, perhaps with a status
 -- that the client must be told and why.
-local function ask_daemon(ask)
+local function ask_daemon(ask, bytes)
   if misses >= MISSES then
     if now() < skip_until then
       metrics.miss("skipped")
@@ -314,7 +314,8 @@ local function ask_daemon(ask)
     end
     skip_until = now() + SKIP_FOR -- one request finds out, the others need not wait
   end
-  local status, answer, start = http.exchange(options.daemon, question(ask), options.deadline)
+  local request = question(ask, bytes)
+  local status, answer, start = http.exchange(options.daemon, request, options.deadline)
   if not status then
     missed(REASONS[answer] or "broken")
     return nil
@@ -340,43 +341,39 @@ end
 
 local none = nil
 
---- Return a table for what is known of a request, with room for all of it: one that grows field by
--- field is made anew several times. LuaJIT keeps no room for a field that is a literal nil.
+--- Return a table with room for what is known of most requests: one that grows field by field is
+-- made anew several times. 16 fields, because tables have room for a power of two; LuaJIT keeps no
+-- room for a field that is a literal nil. For others nil is not written either: it would need room.
 local function new_request()
   return {
-    -- what is asked
-    pool = none, model = none, key = none, lora = none, bytes = none, tokens = none,
-    -- the answer, which names the pool, too
-    targets = none, pick_id = none,
-    -- the attempt under way, and what came of it
-    attempt = 0, target = none, sent_at = none, lease = none,
-    status = none, streams = none, begun = none, complete = none, broken = none, ttft = none,
-    rest = none, finish_reason = none, stream_error = none, error_body = none,
-    -- what the daemon is told
-    told = none, ended = none, duration = none,
+    pool = none, tokens = none, targets = none, pick_id = none, -- what was asked and answered
+    attempt = 0, target = none, sent_at = none, lease = none, -- the attempt under way
+    status = none, streams = none, begun = none, complete = none, ttft = none, -- its answer
+    told = none, ended = none, duration = none, -- feedback
   }
 end
 
---- Return what the daemon must be told to pick for the request.
-local function asked(request)
+--- Return what is known of a request, and the length of its body: what a pick is asked by.
+local function asked(given)
   local ctx, bytes = new_request(), read_request()
   if bytes then
-    ctx.bytes = min(bytes, p2c.MOST_BYTES)
-    ctx.tokens = floor(ctx.bytes / BYTES_PER_TOKEN)
+    bytes = min(bytes, p2c.MOST_BYTES)
+    ctx.tokens = floor(bytes / BYTES_PER_TOKEN)
   end
-  ctx.pool, ctx.model = options.pool, options.model_from_body and model_of_body() or nil
-  if request then
-    ctx.pool, ctx.model = request.pool or ctx.pool, request.model or ctx.model
-    ctx.key, ctx.lora = request.key, request.lora
+  local model = given and given.model
+  if options.model_from_body and not model then model = model_of_body() end
+  if model then ctx.model = sub(model, 1, 256) end
+  if given then
+    ctx.pool, ctx.key, ctx.lora = given.pool, given.key, given.lora
   end
-  if ctx.model then ctx.model = sub(ctx.model, 1, 256) end
-  return ctx
+  ctx.pool = ctx.pool or options.pool
+  return ctx, bytes
 end
 
 --- Pick a target for the request. In access_by_lua; `request` may have pool, model, key, lora.
 function _M.pick(request)
-  local ctx = asked(request)
-  local targets, pick_id, pool = ask_daemon(ctx)
+  local ctx, bytes = asked(request)
+  local targets, pick_id, pool = ask_daemon(ctx, bytes)
   if not targets and pick_id then return refuse(pick_id, pool) end
   if targets and #targets > 0 then
     metrics.pick("daemon")
@@ -499,7 +496,7 @@ function _M.body()
   elseif chunk == "" then
     -- nginx flushes an empty chunk after the head, and another one when the upstream broke off.
     -- When the client leaves, there is none.
-    ctx.broken = ctx.begun
+    if ctx.begun then ctx.broken = true end
   end
   ctx.begun = true
   if chunk == "" then return end
@@ -508,10 +505,10 @@ function _M.body()
     if #kept < MOST_ERROR then ctx.error_body = (kept .. chunk):sub(1, MOST_ERROR) end
   elseif ctx.streams then
     if not ctx.ttft and tokens.first_in(ctx, chunk) then
-      ctx.rest = nil
       first_token(ctx)
     end
-    ctx.stream_error = ctx.stream_error or tokens.error_in(chunk)
+    local problem = not ctx.stream_error and tokens.error_in(chunk)
+    if problem then ctx.stream_error = problem end
   end
 end
 
