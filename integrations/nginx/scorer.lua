@@ -237,16 +237,23 @@ end
 
 local PICK_ID = "^[%w_.-]+$"
 
+--- Return an answer read as JSON, nil for one that names no target.
+local function decoded(text)
+  local answer = cjson.decode(text)
+  if type(answer) ~= "table" or type(answer.target) ~= "string"
+    or type(answer.alternates) ~= "table" then
+    return nil
+  end
+  return answer
+end
+
 --- Return the usable targets of the part of an answer that names them; nil for none.
 -- It is the same again and again, so it is read as JSON once.
 local function targets_in(names)
   local found = lists[names]
   if found then return found end
-  local answer = cjson.decode(names .. "}")
-  if type(answer) ~= "table" or type(answer.target) ~= "string"
-    or type(answer.alternates) ~= "table" then
-    return nil
-  end
+  local answer = decoded(names .. "}")
+  if not answer then return nil end
   if listed >= MOST_REMEMBERED then lists, listed = {}, 0 end
   found = usable(answer.target, answer.alternates)
   lists[names], listed = found, listed + 1
@@ -264,8 +271,8 @@ end
 
 --- Return the targets, the pick's id and the pool of an answer whose body begins at `start`; nil
 -- for one that is none.
--- What the daemon writes is cut where its parts begin: the targets, the id, and later the pool.
--- A text with an escaped quote or anything else unusual is read as JSON.
+-- What the daemon writes is cut where its parts begin: the targets, the id, and later the pool. No
+-- pattern does that as quickly. With escapes in it, or in another order, it is read as JSON.
 local function read_answer(text, start)
   local pick_id, place = between(text, ',"pick_id":"', '"', start)
   local pool = place and between(text, ',"pool":"', '"', place)
@@ -273,11 +280,8 @@ local function read_answer(text, start)
     local targets = targets_in(sub(text, start, place - 1))
     if targets then return targets, pick_id, pool end
   end
-  local answer = cjson.decode(sub(text, start))
-  if type(answer) ~= "table" or type(answer.target) ~= "string"
-    or type(answer.alternates) ~= "table" then
-    return nil
-  end
+  local answer = decoded(sub(text, start))
+  if not answer then return nil end
   local id = type(answer.pick_id) == "string" and answer.pick_id:match(PICK_ID) or nil
   return usable(answer.target, answer.alternates), id, answer.pool
 end
@@ -339,11 +343,11 @@ local function pick_locally(ask, tried)
   return answer, targets
 end
 
-local none = nil
+local none = nil -- LuaJIT makes room for a field with a value that is not literally nil
 
 --- Return a table with room for what is known of most requests: one that grows field by field is
--- made anew several times. 16 fields, because tables have room for a power of two; LuaJIT keeps no
--- room for a field that is a literal nil. For others nil is not written either: it would need room.
+-- made anew several times. 16 fields, because room comes in powers of two. What is seldom known is
+-- only set when it is: a field that is set to nil takes room, too.
 local function new_request()
   return {
     pool = none, tokens = none, targets = none, pick_id = none, -- what was asked and answered

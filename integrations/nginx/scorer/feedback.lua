@@ -17,7 +17,7 @@ local MOST_NAMED = 4096
 local MOST_BYTES = 512 * 1024 -- half of what the daemon takes
 local MOST_STREAM = 192 -- bytes of the report of a stream, but for pool, target and the pick's id
 
-local queue, queued = {}, 0 -- fields of reports, and requests of which one is written later
+local queue, queued = {}, 0 -- reports, and requests whose stream ended well
 local begun, begins = {}, 0 -- requests whose first token was not told yet
 local options, token
 local flushing = false
@@ -46,28 +46,28 @@ function _M.text(value)
   return value
 end
 
-local texts, made = {}, 0
+local beginnings, named = {}, 0
 
 --- Return the beginning of a report, which names pool and target, as text.
-local function names(pool, target)
-  local of = texts[pool]
+local function beginning(pool, target)
+  local of = beginnings[pool]
   if not of then
     of = {}
-    texts[pool] = of
+    beginnings[pool] = of
   end
   local text = of[target]
   if not text then
-    if made >= MOST_NAMED then
-      of, made = {}, 0
-      texts = { [pool] = of }
+    if named >= MOST_NAMED then
+      of, named = {}, 0
+      beginnings = { [pool] = of }
     end
     text = '{"pool":' .. cjson.encode(pool) .. ',"target":' .. cjson.encode(target)
-    of[target], made = text, made + 1
+    of[target], named = text, named + 1
   end
   return text
 end
 
---- Queue the fields of a report.
+--- Queue a report: a table of its fields.
 function _M.tell(item)
   if queued >= MOST_QUEUED then
     metrics.feedback("dropped", 1)
@@ -77,7 +77,8 @@ function _M.tell(item)
   queue[queued] = item
 end
 
---- Queue what nearly all requests are: one whose stream ended well after `duration` seconds.
+--- Queue a request whose stream ended well after `duration` seconds, as nearly all do. Its report
+-- is written when it is sent.
 function _M.good_stream(request, duration)
   request.duration = duration
   _M.tell(request)
@@ -127,19 +128,19 @@ local function milliseconds(seconds)
   return max(0, floor(seconds * 1000 + 0.5))
 end
 
---- Append to the `size` parts of a text what a report says after its beginning; returns how many
--- parts there are then. A text for each report would be work for the garbage collector.
+--- Append what follows the beginning of a report to the `size` parts of a text; returns how many
+-- there are then.
+-- A text of its own would be work for the garbage collector.
 local function write_stream(parts, size, request)
   parts[size + 1], parts[size + 2] = ',"status":', request.status
   parts[size + 3] = ',"stream":true,"duration_seconds":'
-  parts[size + 4] = milliseconds(request.duration)
-  size = size + 4
+  parts[size + 4], parts[size + 5] = milliseconds(request.duration), "e-3"
+  size = size + 5
   if not request.told then
-    parts[size + 1], parts[size + 2] = 'e-3,"ttft_seconds":', milliseconds(request.ttft)
-    size = size + 2
+    parts[size + 1] = ',"ttft_seconds":'
+    parts[size + 2], parts[size + 3] = milliseconds(request.ttft), "e-3"
+    size = size + 3
   end
-  parts[size + 1] = "e-3"
-  size = size + 1
   if request.pick_id then
     parts[size + 1], parts[size + 2], parts[size + 3] = ',"pick_id":"', request.pick_id, '"'
     size = size + 3
@@ -152,16 +153,14 @@ local function write_stream(parts, size, request)
   return size + 1
 end
 
+--- Send what was queued, in as many batches as it takes.
 local function send(items, count)
   local parts, size, bytes, first = {}, 0, 0, 1
   for place = 1, count do
     local item = items[place]
-    local text, more
-    if item.duration then
-      text, more = names(item.pool, item.target), MOST_STREAM + #(item.pick_id or "")
-    else
-      text, more = cjson.encode(item), 0
-    end
+    local ended_well = item.duration ~= nil
+    local text = ended_well and beginning(item.pool, item.target) or cjson.encode(item)
+    local more = ended_well and MOST_STREAM + #(item.pick_id or "") or 0
     if size > 0 and bytes + #text + more > MOST_BYTES then
       post(concat(parts), place - first)
       parts, size, bytes, first = {}, 0, 0, place
@@ -172,7 +171,7 @@ local function send(items, count)
     end
     size, bytes = size + 1, bytes + #text + more + 1
     parts[size] = text
-    if item.duration then size = write_stream(parts, size, item) end
+    if ended_well then size = write_stream(parts, size, item) end
   end
   post(concat(parts), count - first + 1)
 end
