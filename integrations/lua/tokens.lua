@@ -6,6 +6,7 @@
 local _M = {}
 
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
+local max = math.max
 
 local MOST_KEPT = 65536 -- of a frame that is cut between two reads
 local QUOTE, CARRIAGE_RETURN, SPACE = 34, 13, 32
@@ -38,6 +39,13 @@ local function name_of_text(data, colon)
   return sub(data, start + 1, stop - 1)
 end
 
+--- Return the place of a name in quotes; nil without one. `rest` is how it goes on from its
+-- underscore: a frame has a quote or a letter at twenty places to look at, an underscore at few.
+local function place_of(data, name, rest)
+  local place = find(data, rest, 1, true)
+  return place and find(data, name, max(1, place + #rest - #name), true)
+end
+
 --- Return whether a frame's data carries a token.
 -- From colon to colon: '"([%l_]+)"%s*:%s*"[^"]' would be tried at each place of the frame.
 local function carries(data)
@@ -47,7 +55,7 @@ local function carries(data)
     if name and CARRIERS[name] then return true end
     colon = find(data, ":", colon + 1, true)
   end
-  local calls = find(data, '"tool_calls"', 1, true)
+  local calls = place_of(data, '"tool_calls"', '_calls"')
   if calls and find(data, '^"tool_calls"%s*:%s*%[%s*{', calls) then return true end
   for place = 1, #KNOWN do
     if find(data, KNOWN[place], 1, true) then return false end
@@ -57,7 +65,7 @@ end
 
 --- Return why a frame says that the stream ends; nil when it does not.
 local function finish_reason(data)
-  local place = find(data, '"finish_reason"', 1, true)
+  local place = place_of(data, '"finish_reason"', '_reason"')
   return place and match(data, '^"finish_reason"%s*:%s*"([%l_]+)"', place)
 end
 

@@ -44,7 +44,7 @@ CARRIER = re.compile(
 )
 """What makes a frame a token, as one pattern."""
 PIECES = st.sampled_from([
-    '"content"', '"delta"', '"role"', '"content\\"', '"my content"', '"tool_calls"', '""', '"x"',
+    '"content"', '"delta"', '"role"', '"content\\"', '"my content"', '"tool_calls"', '_calls"', '""',
     '"', ":", " ", "\t", "\v", "{", "}", "[", ",", "null", "\\", "é",
 ])  # fmt: skip
 
