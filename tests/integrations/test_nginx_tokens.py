@@ -44,8 +44,8 @@ CARRIER = re.compile(
 )
 """What makes a frame a token, as one pattern."""
 PIECES = st.sampled_from([
-    '"content"', '"delta"', '"role"', '"content\\"', '"my content"', '"tool_calls"', '_calls"', '""',
-    '"', ":", " ", "\t", "\v", "{", "}", "[", ",", "null", "\\", "é",
+    '"content"', '"delta"', '"role"', '"content\\"', '"my content"', '"tool_calls"', '_calls"',
+    '""', '"x"', '"', ":", " ", "\t", "\v", "{", "}", "[", ",", "null", "\\", "é",
 ])  # fmt: skip
 
 
