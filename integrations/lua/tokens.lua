@@ -49,6 +49,10 @@ end
 --- Return whether a frame's data carries a token.
 -- From colon to colon: '"([%l_]+)"%s*:%s*"[^"]' would be tried at each place of the frame.
 local function carries(data)
+  -- Most that do look like this.
+  local place, quote = find(data, 'content":"', 1, true)
+  local sign = place and byte(data, place - 1) == QUOTE and byte(data, quote + 1)
+  if sign and sign ~= QUOTE then return true end
   local colon = find(data, ":", 1, true)
   while colon do
     local name = name_of_text(data, colon)
@@ -57,8 +61,8 @@ local function carries(data)
   end
   local calls = place_of(data, '"tool_calls"', '_calls"')
   if calls and find(data, '^"tool_calls"%s*:%s*%[%s*{', calls) then return true end
-  for place = 1, #KNOWN do
-    if find(data, KNOWN[place], 1, true) then return false end
+  for each = 1, #KNOWN do
+    if find(data, KNOWN[each], 1, true) then return false end
   end
   return true
 end
