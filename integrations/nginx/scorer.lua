@@ -35,6 +35,7 @@ local _M = {}
 
 local ngx, now = ngx, ngx.now
 local floor, max, min = math.floor, math.max, math.min
+local find, sub = string.find, string.sub
 
 local BYTES_PER_TOKEN = 4
 local MISSES, SKIP_FOR = 3, 1.0 -- after 3 misses in a row the daemon is not asked for a second
@@ -247,32 +248,54 @@ local function usable(target, alternates)
 end
 
 local PICK_ID = "^[%w_.-]+$"
-local ANSWER = '^({"target":"[^"\\]*","url":"[^"\\]*","alternates":%[.-%]),'
-  .. '"pick_id":"([%w_.-]+)".*"pool":"([^"\\]*)"'
 
---- Return the targets, the pick's id and the pool of an answer; nil for one that is none.
--- The daemon writes them in this order; what stands between is the same again and again, so it
--- is read as JSON once.
-local function read_answer(body)
-  local names, pick_id, pool = body:match(ANSWER)
-  if not names then
-    local answer = cjson.decode(body)
-    if type(answer) ~= "table" or type(answer.target) ~= "string"
-      or type(answer.alternates) ~= "table" then
-      return nil
-    end
-    local id = type(answer.pick_id) == "string" and answer.pick_id:match(PICK_ID) or nil
-    return usable(answer.target, answer.alternates), id, answer.pool
+--- Return an answer read as JSON, nil for one that names no target.
+local function decoded(text)
+  local answer = cjson.decode(text)
+  if type(answer) ~= "table" or type(answer.target) ~= "string"
+    or type(answer.alternates) ~= "table" then
+    return nil
   end
+  return answer
+end
+
+--- Return the usable targets of the part of an answer that names them; nil for none.
+-- It is the same again and again, so it is read as JSON once.
+local function targets_in(names)
   local found = lists[names]
-  if not found then
-    local answer = cjson.decode(names .. "}")
-    if not answer then return nil end
-    if listed >= MOST_REMEMBERED then lists, listed = {}, 0 end
-    found = usable(answer.target, answer.alternates)
-    lists[names], listed = found, listed + 1
+  if found then return found end
+  local answer = decoded(names .. "}")
+  if not answer then return nil end
+  if listed >= MOST_REMEMBERED then lists, listed = {}, 0 end
+  found = usable(answer.target, answer.alternates)
+  lists[names], listed = found, listed + 1
+  return found
+end
+
+--- Return the text between two others, and the place where it begins; nil without them.
+local function between(text, before, after, place)
+  local start, stop = find(text, before, place, true)
+  if not start then return nil end
+  local last = find(text, after, stop + 1, true)
+  if not last then return nil end
+  return sub(text, stop + 1, last - 1), start
+end
+
+--- Return the targets, the pick's id and the pool of an answer whose body begins at `start`; nil
+-- for one that is none.
+-- What the daemon writes is cut where its parts begin: the targets, the id, and later the pool. No
+-- pattern does that as quickly. With escapes in it, or in another order, it is read as JSON.
+local function read_answer(text, start)
+  local pick_id, place = between(text, ',"pick_id":"', '"', start)
+  local pool = place and between(text, ',"pool":"', '"', place)
+  if pool and not find(text, "\\", start, true) then
+    local targets = targets_in(sub(text, start, place - 1))
+    if targets then return targets, pick_id, pool end
   end
-  return found, pick_id, pool
+  local answer = decoded(sub(text, start))
+  if not answer then return nil end
+  local id = type(answer.pick_id) == "string" and answer.pick_id:match(PICK_ID) or nil
+  return usable(answer.target, answer.alternates), id, answer.pool
 end
 
 --- Note that the daemon answered with an error; returns a status that the client must be told.
@@ -288,18 +311,18 @@ local function refused(status, body)
 end
 
 --- Return what the daemon must be asked.
-local function question(ask)
+local function question(ask, bytes)
   local text = ask.pool == options.pool and ask_pool or ASK .. parameter("pool", ask.pool)
   if ask.model then text = text .. parameter("model", ask.model) end
   if ask.key then text = text .. parameter("key", ask.key) end
   if ask.lora then text = text .. parameter("lora", ask.lora) end
-  if ask.bytes then text = text .. "&prompt_bytes=" .. ask.bytes end
+  if bytes then text = text .. "&prompt_bytes=" .. bytes end
   return text .. HOST
 end
 
 --- Ask the daemon; returns targets, the pick's id and the pool; or nil, perhaps with a status
 -- that the client must be told and why.
-local function ask_daemon(ask)
+local function ask_daemon(ask, bytes)
   if misses >= MISSES then
     if now() < skip_until then
       metrics.miss("skipped")
@@ -307,13 +330,14 @@ local function ask_daemon(ask)
     end
     skip_until = now() + SKIP_FOR -- one request finds out, the others need not wait
   end
-  local status, body = http.exchange(options.daemon, question(ask), options.deadline)
+  local request = question(ask, bytes)
+  local status, answer, start = http.exchange(options.daemon, request, options.deadline)
   if not status then
-    missed(REASONS[body] or "broken")
+    missed(REASONS[answer] or "broken")
     return nil
   end
-  if status ~= 200 then return nil, refused(status, body) end
-  local targets, pick_id, pool = read_answer(body)
+  if status ~= 200 then return nil, refused(status, sub(answer, start)) end
+  local targets, pick_id, pool = read_answer(answer, start)
   if not targets then
     missed("broken")
     return nil
@@ -331,27 +355,51 @@ local function pick_locally(ask, tried)
   return answer, targets
 end
 
+local none = nil -- LuaJIT makes room for a field with a value that is not literally nil
+
+--- Return a table with room for what is known of most requests: one that grows field by field is
+-- made anew several times. 16 fields, because room comes in powers of two. What is seldom known is
+-- only set when it is: a field that is set to nil takes room, too.
+local function new_request()
+  return {
+    pool = none, tokens = none, targets = none, pick_id = none, -- what was asked and answered
+    attempt = 0, target = none, sent_at = none, lease = none, -- the attempt under way
+    status = none, streams = none, begun = none, complete = none, ttft = none, -- its answer
+    told = none, ended = none, duration = none, -- feedback
+  }
+end
+
+--- Return what is known of a request, and the length of its body: what a pick is asked by.
+local function asked(given)
+  local ctx, bytes = new_request(), read_request()
+  if bytes then
+    bytes = min(bytes, p2c.MOST_BYTES)
+    ctx.tokens = floor(bytes / BYTES_PER_TOKEN)
+  end
+  local model = given and given.model
+  if options.model_from_body and not model then model = model_of_body() end
+  if model then ctx.model = sub(model, 1, 256) end
+  if given then
+    ctx.pool, ctx.key, ctx.lora = given.pool, given.key, given.lora
+  end
+  ctx.pool = ctx.pool or options.pool
+  return ctx, bytes
+end
+
 --- Pick a target for the request. In access_by_lua; `request` may have pool, model, key, lora.
 function _M.pick(request)
-  local ask = request or {}
-  local bytes = read_request()
-  bytes = bytes and min(bytes, p2c.MOST_BYTES)
-  ask.pool = ask.pool or options.pool
-  ask.bytes = bytes
-  ask.tokens = bytes and floor(bytes / BYTES_PER_TOKEN)
-  if options.model_from_body and not ask.model then ask.model = model_of_body() end
-  if ask.model then ask.model = ask.model:sub(1, 256) end
-  local targets, pick_id, pool = ask_daemon(ask)
+  local ctx, bytes = asked(request)
+  local targets, pick_id, pool = ask_daemon(ctx, bytes)
   if not targets and pick_id then return refuse(pick_id, pool) end
   if targets and #targets > 0 then
     metrics.pick("daemon")
     if #targets == 1 then
       -- Somebody to try next, where the pool has anybody else.
-      local _, more = pick_locally(ask, { [targets[1]] = true })
+      local _, more = pick_locally(ctx, { [targets[1]] = true })
       if type(more) == "table" then targets = { targets[1], more[1] } end
     end
   else
-    local answer, found = pick_locally(ask, {})
+    local answer, found = pick_locally(ctx, {})
     if not answer then
       metrics.pick("nobody")
       return refuse(503, found)
@@ -359,9 +407,8 @@ function _M.pick(request)
     metrics.pick(answer.reason and "local" or "random")
     targets, pick_id, pool = found, nil, answer.pool
   end
-  ngx.ctx.scorer = {
-    pick_id = pick_id, pool = pool, targets = targets, tokens = ask.tokens, attempt = 0,
-  }
+  ctx.targets, ctx.pick_id, ctx.pool = targets, pick_id, pool
+  ngx.ctx.scorer = ctx
 end
 
 -- Attempts. ----------------------------------------------------------------------------------
@@ -441,11 +488,6 @@ end
 
 -- The answer. --------------------------------------------------------------------------------
 
---- Return the time between two moments as a number of JSON, in seconds.
-local function milliseconds(start, stop)
-  return max(0, floor((stop - start) * 1000 + 0.5)) .. "e-3"
-end
-
 local function first_token(ctx)
   ngx.update_time()
   ctx.ttft = max(0, now() - ctx.sent_at)
@@ -470,7 +512,7 @@ function _M.body()
   elseif chunk == "" then
     -- nginx flushes an empty chunk after the head, and another one when the upstream broke off.
     -- When the client leaves, there is none.
-    ctx.broken = ctx.begun
+    if ctx.begun then ctx.broken = true end
   end
   ctx.begun = true
   if chunk == "" then return end
@@ -479,10 +521,10 @@ function _M.body()
     if #kept < MOST_ERROR then ctx.error_body = (kept .. chunk):sub(1, MOST_ERROR) end
   elseif ctx.streams then
     if not ctx.ttft and tokens.first_in(ctx, chunk) then
-      ctx.rest = nil
       first_token(ctx)
     end
-    ctx.stream_error = ctx.stream_error or tokens.error_in(chunk)
+    local problem = not ctx.stream_error and tokens.error_in(chunk)
+    if problem then ctx.stream_error = problem end
   end
 end
 
@@ -528,18 +570,6 @@ local function report_of(ctx, status, load_report)
   return item
 end
 
---- Return the report of a stream that ended well, as text.
-local function report_of_stream(ctx)
-  local text = "{" .. feedback.names(ctx.pool, ctx.target) .. ',"status":' .. ctx.status
-    .. ',"stream":true,"duration_seconds":' .. milliseconds(ctx.sent_at, now())
-  if ctx.pick_id then text = text .. ',"pick_id":"' .. ctx.pick_id .. '"' end
-  if ctx.tokens then text = text .. ',"prompt_tokens":' .. ctx.tokens end
-  if not ctx.told then
-    text = text .. ',"ttft_seconds":' .. milliseconds(ctx.sent_at, ctx.sent_at + ctx.ttft)
-  end
-  return text .. "}"
-end
-
 --- Return the status of the last attempt, 0 without an answer, nil when nobody waited for one.
 local function status_of(ctx)
   if part(ngx.var.upstream_header_time, ctx.attempt) then
@@ -569,7 +599,7 @@ function _M.done()
   if status == 0 or (status and status >= 500) then snapshot.failed(ctx.target) end
   local load_report = ngx.var.upstream_http_endpoint_load_metrics
   if ctx.ttft and ctx.complete and not (ctx.stream_error or load_report) then
-    feedback.tell(report_of_stream(ctx))
+    feedback.good_stream(ctx, now() - ctx.sent_at)
   else
     feedback.tell(report_of(ctx, status, load_report))
   end

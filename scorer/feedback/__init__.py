@@ -20,7 +20,7 @@ from scorer.feedback.judging import REFUSED_FROM, Judge
 from scorer.feedback.places import Place, Places, Try, canonical
 from scorer.feedback.stats import FeedbackStats, Rejection
 from scorer.feedback.trust import Trust
-from scorer.feedback.usual import UsualEnd, usual_end
+from scorer.feedback.usual import UsualEnd, usual_end, usual_record
 from scorer.inflight import InFlight, LeaseRef
 from scorer.registry import Registry
 
@@ -83,8 +83,10 @@ class Feedback:
 
         ``logged``: the item is a proxy's log record, whose targets are those it asked.
         """
-        if not (dry_run or logged) and (end := usual_end(raw)) and (done := self._usual(end)):
-            return done
+        if not dry_run:
+            end = usual_record(raw) if logged else usual_end(raw)
+            if end and (done := self._usual(end)):
+                return done
         taken = self._take(raw, dry_run=dry_run, logged=logged)
         if isinstance(taken, Rejection):
             reason, taken = taken, Taken()

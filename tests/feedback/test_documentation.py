@@ -11,6 +11,7 @@ from scorer.core.outcome import OutcomeClass
 from scorer.feedback import item as item_module
 from scorer.feedback.item import read_item
 from scorer.feedback.lines import records
+from scorer.feedback.usual import usual_record
 
 ROOT = Path(__file__).parent.parent.parent
 TEXT = (ROOT / "docs" / "feedback.md").read_text("utf-8")
@@ -53,17 +54,33 @@ def test_configuration_is_valid():
     assert len(parse_config(section + pools).feedback.own_rules()) == 1
 
 
+def nginx_record(text, **values):
+    """Return the record of what nginx logs in the format that ``text`` has."""
+    [form] = re.findall(r"log_format scorer escape=json\s+(.*?);", text, re.DOTALL)
+    values = {"scorer_pick_id": "p1", "upstream_http_retry_after": "", **values}
+    line = "".join(re.findall(r"'(.*?)'", form))
+    [record] = records(re.sub(r"\$(\w+)", lambda match: values[match[1]], line).encode())
+    return record
+
+
 def test_nginx_format_gives_an_item():
     """With what nginx writes for a request that was tried twice."""
-    [block] = blocks("nginx")
-    form = "".join(re.findall(r"'(.*?)'", block))
-    values = {
-        "scorer_pick_id": "p1", "upstream_addr": "a:1, b:2", "upstream_status": "502, 200",
-        "status": "200", "upstream_response_time": "0.000, 1.512", "upstream_http_retry_after": "",
-    }  # fmt: skip
-    [record] = records(re.sub(r"\$(\w+)", lambda match: values[match[1]], form).encode())
+    record = nginx_record(
+        TEXT, upstream_addr="a:1, b:2", upstream_status="502, 200", status="200",
+        upstream_response_time="0.000, 1.512",
+    )  # fmt: skip
     attempts = read_item(record, logged=True).attempts
     assert [tuple(each) for each in attempts] == [("a:1", 502, 0.0), ("b:2", 200, 1.512)]
+
+
+@pytest.mark.parametrize("path", ["docs/feedback.md", "examples/nginx/auth_request.conf"])
+def test_nginx_format_is_read_in_the_short_way(path):
+    """What nginx writes for a request that ended well is usual."""
+    record = nginx_record(
+        (ROOT / path).read_text("utf-8"), upstream_addr="a:1", upstream_status="200",
+        status="200", upstream_response_time="1.512",
+    )  # fmt: skip
+    assert usual_record(record)[:3] == ("p1", 200, "a:1")
 
 
 def test_haproxy_format_gives_an_item():

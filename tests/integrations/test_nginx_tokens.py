@@ -1,9 +1,12 @@
 """What counts as a first token in the streams of OpenAI's, Anthropic's and engines' own APIs."""
 
 import importlib
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 SOURCE = Path(__file__).parent.parent.parent / "integrations" / "lua" / "tokens.lua"
 
@@ -35,12 +38,38 @@ WITH_TOKEN = [
     'data: {"whatever":"an engine of its own"}\n\n',
 ]
 
+CARRIER = re.compile(
+    r'"(content|text|reasoning_content|reasoning|delta|arguments|thinking|partial_json|refusal'
+    r'|generated_text)"\s*:\s*"[^"]|"tool_calls"\s*:\s*\[\s*\{'
+)
+"""What makes a frame a token, as one pattern."""
+PIECES = st.sampled_from([
+    '"content"', '"delta"', '"role"', '"content\\"', '"my content"', '"tool_calls"', '_calls"',
+    '""', '"x"', '"', ":", " ", "\t", "\v", "{", "}", "[", ",", "null", "\\", "é",
+])  # fmt: skip
+
+
+def runtime_with_tokens(name: str):
+    """Return a Lua in which ``tokens`` is the module."""
+    runtime = importlib.import_module(f"lupa.{name}").LuaRuntime()
+    runtime.globals().tokens = runtime.execute(SOURCE.read_text())
+    return runtime
+
 
 @pytest.fixture(scope="module", params=["luajit21", "lua54"])
 def lua(request: pytest.FixtureRequest):
-    runtime = importlib.import_module(f"lupa.{request.param}").LuaRuntime()
-    runtime.globals().tokens = runtime.execute(SOURCE.read_text())
-    return runtime
+    return runtime_with_tokens(request.param)
+
+
+JIT = runtime_with_tokens("luajit21")
+
+
+@given(st.lists(PIECES, max_size=12).map("".join))
+def test_a_carrier_is_found_in_any_text(text: str):
+    """By a name, a colon and a text that is not empty, with white space between them."""
+    frame = f'data: {{"object":{text}\n\n'
+    seen = JIT.globals().tokens.first_in(JIT.table(), frame)
+    assert seen is (CARRIER.search(text) is not None)
 
 
 @pytest.mark.parametrize("frame", TOKENLESS)

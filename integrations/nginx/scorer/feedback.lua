@@ -9,12 +9,15 @@ local metrics = require "scorer.metrics"
 
 local _M = {}
 
+local floor, max, concat = math.floor, math.max, table.concat
+
 local PATIENCE = 1.0
 local MOST_QUEUED = 10000
 local MOST_NAMED = 4096
 local MOST_BYTES = 512 * 1024 -- half of what the daemon takes
+local MOST_STREAM = 192 -- bytes of the report of a stream, but for pool, target and the pick's id
 
-local queue, queued = {}, 0
+local queue, queued = {}, 0 -- reports, and requests whose stream ended well
 local begun, begins = {}, 0 -- requests whose first token was not told yet
 local options, token
 local flushing = false
@@ -43,28 +46,28 @@ function _M.text(value)
   return value
 end
 
-local names, named = {}, 0
+local beginnings, named = {}, 0
 
---- Return the fields `pool` and `target` of a report as text.
-function _M.names(pool, target)
-  local of = names[pool]
+--- Return the beginning of a report, which names pool and target, as text.
+local function beginning(pool, target)
+  local of = beginnings[pool]
   if not of then
     of = {}
-    names[pool] = of
+    beginnings[pool] = of
   end
   local text = of[target]
   if not text then
     if named >= MOST_NAMED then
       of, named = {}, 0
-      names = { [pool] = of }
+      beginnings = { [pool] = of }
     end
-    text = '"pool":' .. cjson.encode(pool) .. ',"target":' .. cjson.encode(target)
+    text = '{"pool":' .. cjson.encode(pool) .. ',"target":' .. cjson.encode(target)
     of[target], named = text, named + 1
   end
   return text
 end
 
---- Queue one item: the fields of a report, or its text.
+--- Queue a report: a table of its fields.
 function _M.tell(item)
   if queued >= MOST_QUEUED then
     metrics.feedback("dropped", 1)
@@ -72,6 +75,13 @@ function _M.tell(item)
   end
   queued = queued + 1
   queue[queued] = item
+end
+
+--- Queue a request whose stream ended well after `duration` seconds, as nearly all do. Its report
+-- is written when it is sent.
+function _M.good_stream(request, duration)
+  request.duration = duration
+  _M.tell(request)
 end
 
 --- Tell of a first token with the next flush, unless the request has ended by then: what is told
@@ -98,10 +108,10 @@ local function tell_first_tokens()
   end
 end
 
-local function post(parts, count)
-  local body = "[" .. table.concat(parts, ",") .. "]"
-  local request = "POST /feedback HTTP/1.1\r\nHost: scorer\r\nContent-Length: " .. #body .. "\r\n"
-    .. (token and "Authorization: Bearer " .. token .. "\r\n" or "") .. "\r\n" .. body
+local function post(reports, count)
+  local request = "POST /feedback HTTP/1.1\r\nHost: scorer\r\nContent-Length: " .. #reports + 2
+    .. "\r\n" .. (token and "Authorization: Bearer " .. token .. "\r\n" or "")
+    .. "\r\n[" .. reports .. "]"
   local status, problem = http.exchange(options.daemon, request, PATIENCE)
   if status == 401 then read_token() end
   metrics.feedback(status == 202 and "sent" or status and "refused" or "failed", count)
@@ -113,6 +123,59 @@ local function post(parts, count)
   end
 end
 
+--- Return seconds as whole milliseconds: numbers that are short, and quickly written.
+local function milliseconds(seconds)
+  return max(0, floor(seconds * 1000 + 0.5))
+end
+
+--- Append what follows the beginning of a report to the `size` parts of a text; returns how many
+-- there are then.
+-- A text of its own would be work for the garbage collector.
+local function write_stream(parts, size, request)
+  parts[size + 1], parts[size + 2] = ',"status":', request.status
+  parts[size + 3] = ',"stream":true,"duration_seconds":'
+  parts[size + 4], parts[size + 5] = milliseconds(request.duration), "e-3"
+  size = size + 5
+  if not request.told then
+    parts[size + 1] = ',"ttft_seconds":'
+    parts[size + 2], parts[size + 3] = milliseconds(request.ttft), "e-3"
+    size = size + 3
+  end
+  if request.pick_id then
+    parts[size + 1], parts[size + 2], parts[size + 3] = ',"pick_id":"', request.pick_id, '"'
+    size = size + 3
+  end
+  if request.tokens then
+    parts[size + 1], parts[size + 2] = ',"prompt_tokens":', request.tokens
+    size = size + 2
+  end
+  parts[size + 1] = "}"
+  return size + 1
+end
+
+--- Send what was queued, in as many batches as it takes.
+local function send(items, count)
+  local parts, size, bytes, first = {}, 0, 0, 1
+  for place = 1, count do
+    local item = items[place]
+    local ended_well = item.duration ~= nil
+    local text = ended_well and beginning(item.pool, item.target) or cjson.encode(item)
+    local more = ended_well and MOST_STREAM + #(item.pick_id or "") or 0
+    if size > 0 and bytes + #text + more > MOST_BYTES then
+      post(concat(parts), place - first)
+      parts, size, bytes, first = {}, 0, 0, place
+    end
+    if size > 0 then
+      size = size + 1
+      parts[size] = ","
+    end
+    size, bytes = size + 1, bytes + #text + more + 1
+    parts[size] = text
+    if ended_well then size = write_stream(parts, size, item) end
+  end
+  post(concat(parts), count - first + 1)
+end
+
 --- Send what is queued.
 function _M.flush()
   if flushing then return end
@@ -121,18 +184,7 @@ function _M.flush()
   flushing = true
   local items, count = queue, queued
   queue, queued = {}, 0
-  local parts, size = {}, 0
-  for place = 1, count do
-    local text = items[place]
-    if type(text) == "table" then text = cjson.encode(text) end
-    if size + #text > MOST_BYTES then
-      post(parts, #parts)
-      parts, size = {}, 0
-    end
-    parts[#parts + 1] = text
-    size = size + #text + 1
-  end
-  if #parts > 0 then post(parts, #parts) end
+  send(items, count)
   flushing = false
 end
 

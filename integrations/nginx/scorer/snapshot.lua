@@ -34,10 +34,12 @@ end
 
 --- Fetch the snapshot if there is another one.
 function _M.fetch()
-  local status, body, head = get("/api/v1/snapshot", etag and "If-None-Match: " .. etag .. "\r\n")
+  local unchanged = etag and "If-None-Match: " .. etag .. "\r\n"
+  local status, answer, start = get("/api/v1/snapshot", unchanged)
   if status == 304 then dict:set("snapshot at", now()) end
   if status ~= 200 then return end
-  local tag = head:match('\r\n[Ee][Tt]ag: *("[^"\r]*")')
+  local tag = answer:sub(1, start - 1):match('\r\n[Ee][Tt]ag: *("[^"\r]*")')
+  local body = answer:sub(start)
   -- A daemon that just started knows no targets or scores yet: what there is stays until it does.
   if instance_of(tag) ~= instance_of(dict:get("snapshot etag")) and get("/-/ready") ~= 200 then
     return
