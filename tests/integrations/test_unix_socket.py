@@ -119,7 +119,9 @@ def haproxy_lua(site: Site, folder: Path) -> Proxy:
 def envoy_ext_authz(site: Site, folder: Path) -> Proxy:
     """Start Envoy without Lua."""
     targets = [each.target for each in site.engines]
-    envoy = EnvoyProcess(folder, "ext-authz.yaml", f"unix:{site.path}", targets)
+    envoy = EnvoyProcess(
+        folder / "envoy", "ext-authz.yaml", f"unix:{site.path}", targets, hasty=False
+    )
 
     def end() -> None:
         envoy.process.kill()

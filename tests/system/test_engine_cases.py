@@ -395,7 +395,7 @@ def b52(stage: Stage) -> None:
     stage.notes |= {"open_to": open_to, "threads": threads}
 
     def run() -> None:
-        for _ in every(1.0, int(LENGTH)):
+        for _ in every(0.1, int(10 * LENGTH)):
             proc = Path(f"/proc/{stage.daemon.process.pid}")
             sockets = (proc / "net" / "tcp").read_text()
             for letter, port in pool.ports.items():
