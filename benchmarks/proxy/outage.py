@@ -25,13 +25,13 @@ from benchmarks.proxy.emulated import names
 from benchmarks.proxy.outage_plot import draw
 from benchmarks.proxy.outage_report import Asked, Outage, markdown, summary
 from benchmarks.proxy.run import EXAMPLE_PORTS, daemon, environment, free_port, proxy
-from benchmarks.proxy.ways import UNIX, WAYS, Site, Way
+from benchmarks.proxy.ways import WAYS, Site, Way
 from scorer.demo.client import CHAT_PATH, Shape, draw_shape
 from scorer.demo.openai import BYTES_PER_TOKEN
 from scorer.demo.wire import connected
 
-LUA = " Lua "
-"""In the name of each way that picks by itself while the daemon is away."""
+LUA = ", Lua with feedback"
+"""At the end of the name of each way that picks by itself while the daemon is away."""
 SEED = 7
 WARM_UP = 5.0
 """Seconds of load before anything is counted."""
@@ -124,7 +124,7 @@ def main() -> None:
     options.rounds = 1
     outages = []
     for way in WAYS:
-        if LUA in way.name and not way.name.endswith(UNIX) and options.only in way.name:
+        if way.name.endswith(LUA) and options.only in way.name:
             outages.append(asyncio.run(through(way, options)))
             print(f"{way.name}: {len(outages[-1].requests)} requests", file=sys.stderr)
     told = {

@@ -28,6 +28,9 @@ the difference to the same proxy without a pick in the same round, for a router 
 
 {table}
 
+*Fixed answers* are those of a stand-in that decides nothing, in place of the daemon: what asking
+costs, whoever answers.
+
 The examples run as they are shipped, but for one thing: a pick may take half a second rather than
 20 ms. On a core that it shares with the load the daemon is late at times; the proxies would go on
 without it, and the row would show less than a pick costs. A run in which requests did so all the

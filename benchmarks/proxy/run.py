@@ -125,6 +125,10 @@ def measured(ways: list[Way], options: argparse.Namespace) -> list[dict[str, Any
         assert len(targets) == ENGINES  # noqa: S101 - the stand-in is ours
         ports = {port: free_port() for port in EXAMPLE_PORTS}
         scorer = stack.enter_context(daemon(folder, targets, ports))
+        [fixed] = ports_of(stack.enter_context(
+            running("taskset", "-c", LOAD_CORE, sys.executable, "-m", "benchmarks.proxy.fixed",
+                    targets[0])
+        ))  # fmt: skip
         for number in range(options.rounds):
             port = int(targets[0].rpartition(":")[2])
             _note(rows[DIRECT], port, None, scorer, options)
@@ -132,7 +136,7 @@ def measured(ways: list[Way], options: argparse.Namespace) -> list[dict[str, Any
                 place = folder / f"{number}-{index}"
                 place.mkdir()
                 site = Site(place, ports[8080], f"127.0.0.1:{ports[9808]}", targets[:2], ports,
-                            str(folder / SOCKET))  # fmt: skip
+                            str(folder / SOCKET), f"127.0.0.1:{fixed}")  # fmt: skip
                 with proxy(way, site) as pid:
                     _note(rows[way.name], site.port, pid, scorer, options)
                 print(f"round {number + 1}: {way.name}", file=sys.stderr)

@@ -32,7 +32,8 @@ PICK_WITHIN = re.compile(
 class Site:
     """Where a way is set up: ``ports`` are those of an example, and what they are here.
 
-    ``socket`` is the path at which the daemon listens too.
+    ``socket`` is the path at which the daemon listens too, ``fixed`` the address, by TCP and
+    UDP, of a picker that decides nothing.
     """
 
     folder: Path
@@ -41,6 +42,7 @@ class Site:
     targets: tuple[str, str]
     ports: Mapping[int, int] = field(default_factory=dict)
     socket: str = ""
+    fixed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +100,17 @@ def patient(text: str) -> str:
     return re.sub(PICK_WITHIN, lambda match: match[1] + PATIENCE[match[2]], text)
 
 
-def nginx(path: Path, site: Site, *, unix: bool = False) -> list[str]:
-    """Return the command of an nginx with one worker; ``unix`` asks by the daemon's socket."""
+def nginx(path: Path, site: Site, *, unix: bool = False, fixed: bool = False) -> list[str]:
+    """Return the command of an nginx with one worker.
+
+    It asks by the daemon's socket with ``unix``, and with ``fixed`` not the daemon.
+    """
     text = patient(adapted(path.read_text(), site))
     if unix:
         text = re.sub(rf"{re.escape(site.daemon)}\b", f"unix:{site.socket}", text)
+    if fixed:
+        udp = f"127.0.0.1:{site.ports[9809]}"
+        text = re.sub(rf"({re.escape(site.daemon)}|{re.escape(udp)})\b", site.fixed, text)
     text = text.replace("scorer.setup {", "scorer.setup { deadline = 0.5,")
     text = text.replace("listen 8080", f"listen 127.0.0.1:{site.port}")
     for key, value in {
@@ -191,6 +199,8 @@ def _way(name: str, base: str, start: Callable[[Path, Site], list[str]], path: P
 DIRECT = "no proxy"
 UNIX = ", Unix socket"
 """At the end of the name of a way that asks the daemon so."""
+FIXED = ", fixed answers"
+"""At the end of the name of a way that asks a picker which decides nothing."""
 WAYS = (
     _way("nginx, no pick", DIRECT, nginx, PLAIN / "nginx.conf"),
     _way("nginx, auth_request", "nginx, no pick", nginx, EXAMPLES / "nginx" / "auth_request.conf"),
@@ -198,6 +208,10 @@ WAYS = (
     _way(f"nginx, auth_request{UNIX}", "nginx, no pick", partial(nginx, unix=True),
          EXAMPLES / "nginx" / "auth_request.conf"),
     _way(f"nginx, Lua with feedback{UNIX}", "nginx, no pick", partial(nginx, unix=True),
+         EXAMPLES / "nginx" / "lua.conf"),
+    _way(f"nginx, auth_request{FIXED}", "nginx, no pick", partial(nginx, fixed=True),
+         EXAMPLES / "nginx" / "auth_request.conf"),
+    _way(f"nginx, Lua with feedback{FIXED}", "nginx, no pick", partial(nginx, fixed=True),
          EXAMPLES / "nginx" / "lua.conf"),
     _way("HAProxy, no pick", DIRECT, haproxy, PLAIN / "haproxy.cfg"),
     _way("HAProxy, agent-check", "HAProxy, no pick", haproxy, EXAMPLES / "haproxy" / "agent.cfg"),

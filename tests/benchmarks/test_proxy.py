@@ -6,10 +6,21 @@ from pathlib import Path
 import pytest
 
 from benchmarks.proxy.backend import ANSWER, Engine
+from benchmarks.proxy.fixed import Picker
 from benchmarks.proxy.outage_report import Asked, Outage, summary
 from benchmarks.proxy.outage_report import markdown as outage_page
 from benchmarks.proxy.report import added, markdown, picked
-from benchmarks.proxy.ways import DIRECT, EXAMPLES, UNIX, WAYS, Site, adapted, needs, patient
+from benchmarks.proxy.ways import (
+    DIRECT,
+    EXAMPLES,
+    FIXED,
+    UNIX,
+    WAYS,
+    Site,
+    adapted,
+    needs,
+    patient,
+)  # fmt: skip
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
@@ -56,26 +67,31 @@ def test_bases_are_ways_that_come_before():
         seen.add(way.name)
 
 
-def test_ways_over_the_socket_differ_in_that_alone(tmp_path):
+NETLOC, UDP, FIXED_AT = "127.0.0.1:19808", "127.0.0.1:19809", "127.0.0.1:19800"
+WHOM = {UNIX: {NETLOC: "unix:/here/s"}, FIXED: {NETLOC: FIXED_AT, UDP: FIXED_AT}}
+PORTS = dict.fromkeys((8080, 9145, *range(9800, 9820)), 7) | {9808: 19808, 9809: 19809}
+
+
+def told(name, folder):
+    """Return a way of nginx and its configuration."""
+    [way] = [way for way in WAYS if way.name == name]
+    place = folder / name
+    place.mkdir()
+    targets = ("127.0.0.1:11", "127.0.0.1:12")
+    way.command(Site(place, 1, NETLOC, targets, PORTS, "/here/s", FIXED_AT))
+    return way, (place / "nginx.conf").read_text().replace(str(place), "")
+
+
+@pytest.mark.parametrize("name", ["nginx, auth_request", "nginx, Lua with feedback"])
+@pytest.mark.parametrize(("ending", "asks"), [(UNIX, True), (FIXED, False)])
+def test_variants_differ_in_whom_they_ask_alone(tmp_path, name, ending, asks):
     """They ask as the way of the same name does, and know no other address of the daemon."""
-    ways = {way.name: way for way in WAYS}
-    over = [name for name in ways if name.endswith(UNIX)]
-    assert len(over) == 2
-    netloc = "127.0.0.1:19808"
-    ports = dict.fromkeys((8080, 9145, *range(9800, 9820)), 7) | {9808: 19808}
-    for name in over:
-        told = []
-        for each in (name, name.removesuffix(UNIX)):
-            folder = tmp_path / each
-            folder.mkdir()
-            site = Site(folder, 1, netloc, ("127.0.0.1:11", "127.0.0.1:12"), ports, "/here/s")
-            ways[each].command(site)
-            text = (folder / "nginx.conf").read_text().replace(str(folder), "")
-            told.append((ways[each].base, ways[each].asks, text))
-        (base, asks, unix), tcp = told
-        assert netloc not in unix
-        assert (base, asks, unix.replace("unix:/here/s", netloc)) == tcp
-        assert asks
+    (way, text), (plain, text_of_plain) = told(name + ending, tmp_path), told(name, tmp_path)
+    assert (way.base, way.asks, plain.asks) == (plain.base, asks, True)
+    assert NETLOC not in text
+    for address, other in WHOM[ending].items():
+        text_of_plain = text_of_plain.replace(address, other)
+    assert text == text_of_plain
 
 
 def test_examples_of_envoy_are_there():
@@ -118,6 +134,23 @@ def test_engine_reads_requests_in_any_pieces(step):
     first, page, last = sent
     assert first == last == ANSWER
     assert b"vllm:num_requests_running" in page
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/pick?format=headers", b"204"), ("/pick?format=json", b"200"), ("/api/v1/snapshot", b"503")],
+)
+def test_picker_that_decides_nothing_names_its_target(path, status):
+    """In headers and in JSON; it knows nothing else."""
+    picker, sent = Picker("10.0.0.1:8000"), Sent()
+    picker.connection_made(sent)
+    picker.data_received(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    head, _, body = sent[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 " + status)
+    assert (b"x-scorer-target: 10.0.0.1:8000\r\n" in head) == (status != b"503")
+    if body:
+        assert json.loads(body)["target"] == "10.0.0.1:8000"
+        assert f"content-length: {len(body)}".encode() in head
 
 
 def test_page_is_generated():
