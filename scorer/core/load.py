@@ -45,7 +45,8 @@ class TargetLoad:
     many observations in a row were not below the rate. ``fresh``
     are the tokens picked since the last scrape, ``strangers`` the work of prompts that others
     sent, ``held`` that of requests that just failed. ``picked_at`` and ``last_pick`` are when
-    the target was last picked, in seconds and as the pool's number of picks.
+    the target was last picked, or first could have been, in seconds and as the pool's number
+    of picks; ``picked_at`` is None before that.
     """
 
     __slots__ = (
@@ -102,7 +103,7 @@ class TargetLoad:
         self.end = self.floor = self.extra = 0.0
         self.head_work, self.head_at = 0, 0.0
         self.picks = self.tokens_picked = self.fresh = self.last_pick = 0
-        self.picked_at = 0.0
+        self.picked_at: float | None = None
         self.passed_at = float("-inf")
         self.lost = self.lost_in_row = self.probes = 0
         self.probed_at: float | None = None
@@ -114,6 +115,15 @@ class TargetLoad:
         self._old: deque[Lease] = deque()
         self._old_open = 0
         self._queue: deque[Lease] = deque()
+
+    def due_from(self, pool_picks: int, now: float) -> float:
+        """Return when it was last picked, or since when it could have been.
+
+        That is the first time this is asked, when the pool had so many picks.
+        """
+        if self.picked_at is None:
+            self.picked_at, self.last_pick = now, pool_picks
+        return self.picked_at
 
     def wait(self, tokens: int, now: float) -> float:
         """Return the seconds until the first token of a prompt of ``tokens`` picked ``now``."""

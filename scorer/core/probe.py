@@ -41,7 +41,7 @@ class ProbeTrickle:
         self._credit = 0
         self._look_at = 0.0
         self._next = 0
-        self._short_at = 0.0
+        self._short_at: float | None = None
 
     def turn(
         self, table: "PickTable", tokens: int, out: Container[str], now: float
@@ -53,9 +53,9 @@ class ProbeTrickle:
         self.picks += 1
         if self._credit < SAVED:
             self._credit += 1
-        if tokens < table.params.long_prompt_tokens:
+        if self._short_at is None or tokens < table.params.long_prompt_tokens:
             self._short_at = now
-        elif now - self._short_at < ANY_PROMPT_AFTER:
+        if tokens >= table.params.long_prompt_tokens and now - self._short_at < ANY_PROMPT_AFTER:
             return None
         if not table.probed or self._credit < PRICE or now < self._look_at:
             return None

@@ -178,4 +178,5 @@ def needs_probe(
         return False
     if view.state is State.WARMUP and view.score is not None:
         return True
-    return starved(load.picked_at, pool_picks - load.last_pick, pool_size, now)
+    picked_at = load.due_from(pool_picks, now)
+    return starved(picked_at, pool_picks - load.last_pick, pool_size, now)

@@ -2,7 +2,7 @@
 
 from scorer.core.probe import ProbeTrickle, starved
 from scorer.core.table import PickTable, Row
-from tests.core.picking import row, table
+from tests.core.picking import load, row, table
 
 LONG = 10_000
 
@@ -65,6 +65,13 @@ def test_long_prompt_does_not_probe_while_short_ones_come() -> None:
     assert len(probes(trickle, pool, 5, 31.0, LONG)) == 1
 
 
+def test_first_long_prompts_do_not_probe() -> None:
+    """The 30 s without a short one begin with the first prompt, not with the clock."""
+    trickle, pool = ProbeTrickle(), sick("a:1")
+    assert probes(trickle, pool, 25, 1000.0, LONG) == []
+    assert len(probes(trickle, pool, 5, 1030.0, LONG)) == 1
+
+
 def test_excluded_target_is_not_probed() -> None:
     """A retry does not go where it came from."""
     trickle, pool = ProbeTrickle(), sick("a:1")
@@ -79,6 +86,13 @@ def test_every_sick_target_gets_its_turn() -> None:
     for number in range(2000):
         seen |= {each.target for each in probes(trickle, pool, 1, number / 10.0)}
     assert len(seen) == 40
+
+
+def test_who_joins_late_is_not_starved_yet() -> None:
+    """Picks and seconds count from when it could have been picked first."""
+    late = load("late:1")
+    assert late.due_from(1_000_000, 5000.0) == 5000.0
+    assert (late.due_from(1_000_050, 5030.0), late.last_pick) == (5000.0, 1_000_000)
 
 
 def test_starved_is_who_misses_ten_turns() -> None:
