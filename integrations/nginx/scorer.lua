@@ -33,7 +33,7 @@ local tokens = require "tokens"
 
 local _M = {}
 
-local ngx, now = ngx, ngx.now
+local ngx, now, exiting = ngx, ngx.now, ngx.worker.exiting
 local floor, max, min = math.floor, math.max, math.min
 local find, sub = string.find, string.sub
 
@@ -134,6 +134,12 @@ local function guarded(what, work)
   if not ok then ngx.log(ngx.ERR, "scorer: ", what, ": ", problem) end
 end
 
+local function flush()
+  guarded("feedback", feedback.flush)
+  guarded("metrics", metrics.flush)
+  guarded("load", load.flush)
+end
+
 --- Return a parameter of the URL of a pick, "" without a value.
 local function parameter(name, value)
   if value == nil or value == "" then return "" end
@@ -147,11 +153,6 @@ local ask_pool -- the beginning of a request for a pick from the pool in the opt
 function _M.start()
   ask_pool = ASK .. parameter("pool", options.pool)
   math.randomseed(ngx.worker.pid() * 1000 + floor(now() * 1000) % 1000000)
-  local function flush()
-    guarded("feedback", feedback.flush)
-    guarded("metrics", metrics.flush)
-    guarded("load", load.flush)
-  end
   assert(ngx.timer.every(options.flush_interval, flush))
   if ngx.worker.id() == 0 then
     local fetching = false
@@ -293,7 +294,7 @@ local function read_answer(text, start)
     if targets then return targets, pick_id, pool end
   end
   local answer = decoded(sub(text, start))
-  if not answer then return nil end
+  if not answer or type(answer.pool) ~= "string" then return nil end
   local id = type(answer.pick_id) == "string" and answer.pick_id:match(PICK_ID) or nil
   return usable(answer.target, answer.alternates), id, answer.pool
 end
@@ -579,11 +580,7 @@ local function status_of(ctx)
   return ngx.status ~= 499 and 0 or nil
 end
 
---- Tell how the request ended. In log_by_lua.
-function _M.done()
-  local ctx = ngx.ctx.scorer
-  if not ctx then return end
-  ctx.ended = true
+local function tell_end(ctx)
   if not ctx.lease then
     -- Every attempt was told already, or the client left before the first: only the pick ends.
     if ctx.pick_id then
@@ -603,6 +600,16 @@ function _M.done()
   else
     feedback.tell(report_of(ctx, status, load_report))
   end
+end
+
+--- Tell how the request ended. In log_by_lua.
+function _M.done()
+  local ctx = ngx.ctx.scorer
+  if not ctx then return end
+  ctx.ended = true
+  tell_end(ctx)
+  -- A worker that ends its last requests after a reload runs no timer but one that is due at once.
+  if exiting() then ngx.timer.at(0, flush) end
 end
 
 -- The page. ----------------------------------------------------------------------------------

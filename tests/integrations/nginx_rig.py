@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -270,6 +271,12 @@ class Nginx:
         """Lines of the error log that tell of faults in our own code."""
         signs = ("lua entry thread aborted", "[alert]", "[emerg]", "failed to run", "scorer:")
         return [line for line in self.log.splitlines() if any(sign in line for sign in signs)]
+
+    def reload(self) -> None:
+        """Let new workers take new requests; those that run end the ones they have."""
+        lines = self.log.count("start worker process ")
+        self.process.send_signal(signal.SIGHUP)
+        until(lambda: self.log.count("start worker process ") >= lines + 2, what=lambda: self.log)
 
     def close(self) -> None:
         """Stop at once."""

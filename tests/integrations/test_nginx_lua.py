@@ -5,6 +5,7 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPConnection, IncompleteRead
 from itertools import count
@@ -423,3 +424,18 @@ def test_the_page_is_what_prometheus_accepts(rig: Rig):
         ["promtool", "check", "metrics"], input=text, capture_output=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_requests_that_a_reload_outlives_are_told_of(rig: Rig):
+    """The workers that end them count them, and have their end and its tokens told."""
+    told = sum(rig.feedback(engine.target, "success") for engine in rig.engines)
+    counted = rig.nginx.total("gateway_requests_total")
+    rig.behave(first=1.0, between=0.1)
+    with ThreadPoolExecutor(6) as clients:
+        answers = [clients.submit(rig.nginx.post) for _ in range(6)]
+        until(lambda: len(rig.seen()) == 6)
+        rig.nginx.reload()
+        assert [answer.result()[0] for answer in answers] == [200] * 6
+    until(lambda: sum(rig.feedback(e.target, "success") for e in rig.engines) == told + 6)
+    until(lambda: rig.nginx.total("gateway_requests_in_flight") == 0, what=rig.nginx.metrics)
+    assert rig.nginx.total("gateway_requests_total") == counted + 6
