@@ -98,8 +98,7 @@ def test_a_token_is_seen_wherever_its_frame_is_cut(lua, frame: str):
     [
         (TOKENLESS[4], "stop"),
         (
-            'data: {"choices":[{"index":0,"delta":{},"finish_reason":null},'
-            '{"index":1,"delta":{},"finish_reason":"length"}]}\n\n',
+            'data: {"choices":[{"finish_reason":null},{"finish_reason":"length"}]}\n\n',
             "length",
         ),
     ],
