@@ -40,6 +40,7 @@ local find, sub = string.find, string.sub
 local BYTES_PER_TOKEN = 4
 local MISSES, SKIP_FOR = 3, 1.0 -- after 3 misses in a row the daemon is not asked for a second
 local MOST_ERROR = 4096
+local NO_HTTP = 9 -- what nginx calls the status of an answer that is no HTTP
 local SHORT_BODY = 16384
 local MOST_REMEMBERED = 4096 -- addresses of targets
 local MOST_DECODED = 65536 -- bytes of a body that is read as JSON to find its model
@@ -556,6 +557,8 @@ local function report_of(ctx, status, load_report)
   }
   if ngx.status == 499 then item.gateway_status = 499 end
   if status and status >= 200 and status < 300 then
+    -- Nothing but a head came, and that did not get through: whoever left, it did not end well.
+    if not ctx.status and ngx.var.request_completion == "" then item.gateway_status = 499 end
     if ctx.streams then
       stream_end(ctx, item)
     else
@@ -573,6 +576,10 @@ end
 
 --- Return the status of the last attempt, 0 without an answer, nil when nobody waited for one.
 local function status_of(ctx)
+  local status = ctx.status
+  if status == NO_HTTP then return 0 end
+  -- Errors may be nginx's own, success is the engine's.
+  if status and status < 300 then return status end
   if part(ngx.var.upstream_header_time, ctx.attempt) then
     return part(ngx.var.upstream_status, ctx.attempt)
   end
@@ -588,9 +595,7 @@ local function tell_end(ctx)
     end
     return
   end
-  local status = ctx.status
-  -- Errors may be nginx's own, success is the engine's.
-  if not (status and status < 300) then status = status_of(ctx) end
+  local status = status_of(ctx)
   load.finish(ctx.lease)
   metrics.request(ctx.pool, ctx.target, status or 499)
   if status == 0 or (status and status >= 500) then snapshot.failed(ctx.target) end

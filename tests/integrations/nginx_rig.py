@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -31,7 +31,10 @@ Headers = dict[str, str]
 
 @dataclass(frozen=True)
 class Manner:
-    """How an engine answers; seconds. ``breaks_after`` is the tokens after which it resets."""
+    """How an engine answers; seconds. ``breaks_after`` is the tokens after which it resets.
+
+    ``raw`` is sent in place of an answer, before the end of the connection.
+    """
 
     status: int = 200
     body: bytes = b""
@@ -42,6 +45,7 @@ class Manner:
     role_first: bool = True
     role_at: float = 0.0
     breaks_after: int | None = None
+    raw: bytes = b""
 
 
 @dataclass
@@ -139,6 +143,10 @@ class Engine:
     ) -> bool:
         """Answer one request; return whether the connection stays open."""
         manner = self.manner
+        if manner.raw:
+            writer.write(manner.raw)
+            await writer.drain()
+            return False
         if manner.status != 200:
             self._whole(writer, manner.status, manner.body, manner.headers)
             return True
@@ -293,11 +301,9 @@ class Nginx:
 
     def post(self, *, stream: bool = True, size: int = 100, **more: Any) -> tuple[int, bytes]:
         """Send a chat request with a prompt of ``size`` bytes; return status and body."""
-        connection = self.connect()
-        answer = send(connection, stream=stream, size=size, **more)
-        body = answer.read()
-        connection.close()
-        return answer.status, body
+        with closing(self.connect()) as connection:
+            answer = send(connection, stream=stream, size=size, **more)
+            return answer.status, answer.read()
 
     def curl(self, *arguments: str, body: bytes) -> subprocess.CompletedProcess[bytes]:
         """Send a chat request by HTTP/2."""

@@ -6,8 +6,9 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, IncompleteRead
+from http.client import HTTPConnection, HTTPException, IncompleteRead
 from itertools import count
 from typing import Any
 
@@ -424,6 +425,28 @@ def test_the_page_is_what_prometheus_accepts(rig: Rig):
         ["promtool", "check", "metrics"], input=text, capture_output=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("raw", "outcome"),
+    [
+        (b"\x15\x03\x01 no HTTP\r\n\r\n", "engine_fault"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n", "client_abort"),
+    ],
+    ids=["no HTTP", "a body of which nothing passes"],
+)
+def test_an_answer_that_is_none_is_no_success(rig: Rig, raw: bytes, outcome: str):
+    """Though nginx passes the first on, and says that the second was a 200."""
+
+    def told(outcome: str) -> float:
+        return sum(rig.feedback(engine.target, outcome) for engine in rig.engines)
+
+    before, successes = told(outcome), told("success")
+    rig.behave(raw=raw)
+    with suppress(OSError, HTTPException):
+        rig.nginx.post()
+    until(lambda: told(outcome) > before)
+    assert told("success") == successes
 
 
 def test_requests_that_a_reload_outlives_are_told_of(rig: Rig):
