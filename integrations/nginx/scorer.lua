@@ -135,7 +135,10 @@ local function guarded(what, work)
   if not ok then ngx.log(ngx.ERR, "scorer: ", what, ": ", problem) end
 end
 
+local ending = false -- whether a flush is due at once
+
 local function flush()
+  ending = false
   guarded("feedback", feedback.flush)
   guarded("metrics", metrics.flush)
   guarded("load", load.flush)
@@ -614,7 +617,7 @@ function _M.done()
   ctx.ended = true
   tell_end(ctx)
   -- A worker that ends its last requests after a reload runs no timer but one that is due at once.
-  if exiting() then ngx.timer.at(0, flush) end
+  if exiting() and not ending then ending = ngx.timer.at(0, flush) end
 end
 
 -- The page. ----------------------------------------------------------------------------------

@@ -45,8 +45,9 @@ def translated(record: dict[str, Any]) -> dict[str, Any]:
     for name in ("status", "gateway_status"):
         if record.get(name) in (-1, "-1"):
             record[name] = 0
-    if record.get("gateway_status") == NO_HTTP:
-        earlier, comma, _ = str(record.get("status", "")).rpartition(",")
+    statuses = record.get("status", "")
+    if record.get("gateway_status") == NO_HTTP and isinstance(statuses, str):
+        earlier, comma, _ = statuses.rpartition(",")
         record["status"], record["gateway_status"] = f"{earlier}{comma}0", 0
     return record
 
