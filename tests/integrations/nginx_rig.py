@@ -305,6 +305,13 @@ class Nginx:
             answer = send(connection, stream=stream, size=size, **more)
             return answer.status, answer.read()
 
+    def post_for_bytes(self) -> bytes:
+        """Send a chat request; return all that comes, whether or not it is HTTP."""
+        head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", self.port), 20) as sock:
+            sock.sendall(head.encode() + b"{}")
+            return b"".join(iter(lambda: sock.recv(65536), b""))
+
     def curl(self, *arguments: str, body: bytes) -> subprocess.CompletedProcess[bytes]:
         """Send a chat request by HTTP/2."""
         command = self._curl(*arguments)
