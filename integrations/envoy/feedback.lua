@@ -34,9 +34,9 @@ local RETRIED = { ["429"] = true, ["502"] = true, ["503"] = true, ["529"] = true
 local CLIENTS_FAULT = { client_rate_limit = true, client_error = true, client_abort = true }
 local TOKEN = os.getenv("SCORER_FEEDBACK_TOKEN")
 
--- Attempts that have no answer yet, by pick id: which of its endpoints is tried, and when the
--- request was sent, in ms. In two generations: those of requests that were dropped are forgotten
--- with the older one.
+-- Attempts that have no answer yet, by pick id: which of its endpoints is tried, whether its answer
+-- has no body, and when the request was sent, in ms. In two generations: those of requests that
+-- were dropped are forgotten with the older one.
 local waiting, waited, count = {}, {}, 0
 
 local function remember(id, attempt)
@@ -320,7 +320,7 @@ function envoy_on_request(handle)
       tell(handle, report({ about(id, target, "0") }), handle:timestamp())
     end
   end
-  local attempt = { number = number }
+  local attempt = { number = number, bodiless = headers:get(":method") == "HEAD" }
   remember(id, attempt)
   under_way[id] = handle
   local length = tonumber(headers:get("content-length") or "")
@@ -358,7 +358,9 @@ function envoy_on_response(handle)
   end
   under_way[id or told] = handle
   local fields
-  if not failed and (headers:get("content-type") or ""):find("text/event-stream", 1, true) then
+  local streams = not attempt.bodiless
+    and (headers:get("content-type") or ""):find("text/event-stream", 1, true)
+  if streams and not failed then
     fields = watch_stream(handle, told, attempt.sent_at)
   else
     fields = watch_body(handle, told, failed)

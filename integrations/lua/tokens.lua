@@ -60,7 +60,7 @@ local function carries(data)
     colon = find(data, ":", colon + 1, true)
   end
   local calls = place_of(data, '"tool_calls"', '_calls"')
-  if calls and find(data, '^"tool_calls"%s*:%s*%[%s*{', calls) then return true end
+  if calls and find(data, '"tool_calls"%s*:%s*%[%s*{', calls) then return true end
   for each = 1, #KNOWN do
     if find(data, KNOWN[each], 1, true) then return false end
   end
@@ -70,7 +70,7 @@ end
 --- Return why a frame says that the stream ends; nil when it does not.
 local function finish_reason(data)
   local place = place_of(data, '"finish_reason"', '_reason"')
-  return place and match(data, '^"finish_reason"%s*:%s*"([%l_]+)"', place)
+  return place and match(data, '"finish_reason"%s*:%s*"([%l_]+)"', place)
 end
 
 --- Return the data in the line from `start` to before `stop`; nil for another line.
@@ -87,8 +87,8 @@ end
 function _M.error_in(chunk)
   -- Each "e" would be a place to look at, of which a frame has many more than of "r".
   if not find(chunk, "rror", 1, true) then return nil end
-  local place = chunk:find('"error"', 1, true)
-  if place and chunk:find('^"error"%s*:%s*[{"]', place) and chunk:byte(place - 1) ~= 92 then
+  local place = chunk:find('"error"%s*:%s*[{"]')
+  if place and chunk:byte(place - 1) ~= 92 then
     return chunk:sub(place, place + 4095)
   end
   if chunk:find("^event: ?error") or chunk:find("\nevent: ?error") then

@@ -33,13 +33,14 @@ local tokens = require "tokens"
 
 local _M = {}
 
-local ngx, now = ngx, ngx.now
+local ngx, now, exiting = ngx, ngx.now, ngx.worker.exiting
 local floor, max, min = math.floor, math.max, math.min
 local find, sub = string.find, string.sub
 
 local BYTES_PER_TOKEN = 4
 local MISSES, SKIP_FOR = 3, 1.0 -- after 3 misses in a row the daemon is not asked for a second
 local MOST_ERROR = 4096
+local NO_HTTP = 9 -- what nginx calls the status of an answer that is no HTTP
 local SHORT_BODY = 16384
 local MOST_REMEMBERED = 4096 -- addresses of targets
 local MOST_DECODED = 65536 -- bytes of a body that is read as JSON to find its model
@@ -134,6 +135,15 @@ local function guarded(what, work)
   if not ok then ngx.log(ngx.ERR, "scorer: ", what, ": ", problem) end
 end
 
+local ending = false -- whether a flush is due at once
+
+local function flush()
+  ending = false
+  guarded("feedback", feedback.flush)
+  guarded("metrics", metrics.flush)
+  guarded("load", load.flush)
+end
+
 --- Return a parameter of the URL of a pick, "" without a value.
 local function parameter(name, value)
   if value == nil or value == "" then return "" end
@@ -147,11 +157,6 @@ local ask_pool -- the beginning of a request for a pick from the pool in the opt
 function _M.start()
   ask_pool = ASK .. parameter("pool", options.pool)
   math.randomseed(ngx.worker.pid() * 1000 + floor(now() * 1000) % 1000000)
-  local function flush()
-    guarded("feedback", feedback.flush)
-    guarded("metrics", metrics.flush)
-    guarded("load", load.flush)
-  end
   assert(ngx.timer.every(options.flush_interval, flush))
   if ngx.worker.id() == 0 then
     local fetching = false
@@ -293,7 +298,7 @@ local function read_answer(text, start)
     if targets then return targets, pick_id, pool end
   end
   local answer = decoded(sub(text, start))
-  if not answer then return nil end
+  if not answer or type(answer.pool) ~= "string" then return nil end
   local id = type(answer.pick_id) == "string" and answer.pick_id:match(PICK_ID) or nil
   return usable(answer.target, answer.alternates), id, answer.pool
 end
@@ -555,6 +560,8 @@ local function report_of(ctx, status, load_report)
   }
   if ngx.status == 499 then item.gateway_status = 499 end
   if status and status >= 200 and status < 300 then
+    -- Nothing but a head came, and that did not get through: whoever left, it did not end well.
+    if not ctx.status and ngx.var.request_completion == "" then item.gateway_status = 499 end
     if ctx.streams then
       stream_end(ctx, item)
     else
@@ -572,6 +579,10 @@ end
 
 --- Return the status of the last attempt, 0 without an answer, nil when nobody waited for one.
 local function status_of(ctx)
+  local status = ctx.status
+  if status == NO_HTTP then return 0 end
+  -- Errors may be nginx's own, success is the engine's.
+  if status and status < 300 then return status end
   if part(ngx.var.upstream_header_time, ctx.attempt) then
     return part(ngx.var.upstream_status, ctx.attempt)
   end
@@ -579,11 +590,7 @@ local function status_of(ctx)
   return ngx.status ~= 499 and 0 or nil
 end
 
---- Tell how the request ended. In log_by_lua.
-function _M.done()
-  local ctx = ngx.ctx.scorer
-  if not ctx then return end
-  ctx.ended = true
+local function tell_end(ctx)
   if not ctx.lease then
     -- Every attempt was told already, or the client left before the first: only the pick ends.
     if ctx.pick_id then
@@ -591,9 +598,7 @@ function _M.done()
     end
     return
   end
-  local status = ctx.status
-  -- Errors may be nginx's own, success is the engine's.
-  if not (status and status < 300) then status = status_of(ctx) end
+  local status = status_of(ctx)
   load.finish(ctx.lease)
   metrics.request(ctx.pool, ctx.target, status or 499)
   if status == 0 or (status and status >= 500) then snapshot.failed(ctx.target) end
@@ -603,6 +608,16 @@ function _M.done()
   else
     feedback.tell(report_of(ctx, status, load_report))
   end
+end
+
+--- Tell how the request ended. In log_by_lua.
+function _M.done()
+  local ctx = ngx.ctx.scorer
+  if not ctx then return end
+  ctx.ended = true
+  tell_end(ctx)
+  -- A worker that ends its last requests after a reload runs no timer but one that is due at once.
+  if exiting() and not ending then ending = ngx.timer.at(0, flush) end
 end
 
 -- The page. ----------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 A datagram holds one record or several, a line each: ``<190>Nov 30 01:14:08 edge nginx:
 {…}`` from nginx, bare JSON or any other prefix from HAProxy. Everything before the first
 brace is for people. A record has the fields of an item; those that a proxy can only
-write in its own way are put right here: milliseconds, and -1 for what did not happen.
+write in its own way are put right here: milliseconds, -1 for what did not happen, and 009
+for the status of an answer that is no HTTP.
 """
 
 import json
@@ -12,6 +13,8 @@ from typing import Any
 
 MILLISECONDS = {"ttft_ms": "ttft_seconds", "duration_ms": "duration_seconds"}
 LONGEST_LINE = 65_536
+NO_HTTP = "009"
+"""nginx's own status; it says that the engine's was 200, as HTTP 0.9 had none."""
 
 _decode = json.JSONDecoder(parse_constant=lambda _: None).raw_decode
 
@@ -42,6 +45,10 @@ def translated(record: dict[str, Any]) -> dict[str, Any]:
     for name in ("status", "gateway_status"):
         if record.get(name) in (-1, "-1"):
             record[name] = 0
+    statuses = record.get("status", "")
+    if record.get("gateway_status") == NO_HTTP and isinstance(statuses, str):
+        earlier, comma, _ = statuses.rpartition(",")
+        record["status"], record["gateway_status"] = f"{earlier}{comma}0", 0
     return record
 
 

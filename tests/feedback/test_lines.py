@@ -1,5 +1,7 @@
 """Log records of proxies, as they arrive."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,15 @@ def test_what_did_not_happen_is_missing():
     [record] = records(b'{"status":-1,"gateway_status":"-1","duration_ms":-1,"ttft_ms":"-"}')
     assert (record["status"], record["gateway_status"]) == (0, 0)
     assert (record["duration_seconds"], record["ttft_seconds"]) == (None, "-")
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"), [("200", "0"), ("502, 200", "502,0"), ("", "0")], ids=["one", "two", "none"]
+)
+def test_answer_that_is_no_http_is_none(said: str, meant: str):
+    """Nginx passes it on with a status of its own, 009."""
+    line = json.dumps({"status": said, "gateway_status": "009"}).encode()
+    assert list(records(line)) == [{"status": meant, "gateway_status": 0}]
 
 
 def test_seconds_win_over_milliseconds():

@@ -55,9 +55,12 @@ class Worker:
         """Let time pass."""
         self._worker.now += milliseconds
 
-    def request(self, pick_id: str | None = None, attempt: int = 1) -> "Request":
+    def request(
+        self, pick_id: str | None = None, attempt: int = 1, method: str = "POST"
+    ) -> "Request":
         """Send one attempt at a request; with "" one that goes without a pick."""
-        return Request(self, f"p{next(self._ids)}" if pick_id is None else pick_id, attempt)
+        pick_id = f"p{next(self._ids)}" if pick_id is None else pick_id
+        return Request(self, pick_id, attempt, method)
 
     def run(self, name: str, headers: dict[str, str]) -> Any:
         """Call a function of the filter with the headers of a request or an answer."""
@@ -77,11 +80,12 @@ class Worker:
 class Request:
     """One attempt; Envoy holds on to its handles while it lives, and so does this."""
 
-    def __init__(self, worker: Worker, pick_id: str, attempt: int) -> None:
+    def __init__(self, worker: Worker, pick_id: str, attempt: int, method: str) -> None:
         self.pick_id = pick_id
         self._worker = worker
         picked = {"x-scorer-pick-id": pick_id, "x-scorer-endpoints": ENDPOINTS}
         self._asked = worker.run("envoy_on_request", {
+            ":method": method,
             "x-envoy-attempt-count": str(attempt),
             "content-length": "2",
             **(picked if pick_id else {}),

@@ -4,12 +4,13 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -30,7 +31,10 @@ Headers = dict[str, str]
 
 @dataclass(frozen=True)
 class Manner:
-    """How an engine answers; seconds. ``breaks_after`` is the tokens after which it resets."""
+    """How an engine answers; seconds. ``breaks_after`` is the tokens after which it resets.
+
+    ``raw`` is sent in place of an answer, before the end of the connection.
+    """
 
     status: int = 200
     body: bytes = b""
@@ -41,6 +45,7 @@ class Manner:
     role_first: bool = True
     role_at: float = 0.0
     breaks_after: int | None = None
+    raw: bytes = b""
 
 
 @dataclass
@@ -138,6 +143,10 @@ class Engine:
     ) -> bool:
         """Answer one request; return whether the connection stays open."""
         manner = self.manner
+        if manner.raw:
+            writer.write(manner.raw)
+            await writer.drain()
+            return False
         if manner.status != 200:
             self._whole(writer, manner.status, manner.body, manner.headers)
             return True
@@ -271,6 +280,12 @@ class Nginx:
         signs = ("lua entry thread aborted", "[alert]", "[emerg]", "failed to run", "scorer:")
         return [line for line in self.log.splitlines() if any(sign in line for sign in signs)]
 
+    def reload(self) -> None:
+        """Let new workers take new requests; those that run end the ones they have."""
+        lines = self.log.count("start worker process ")
+        self.process.send_signal(signal.SIGHUP)
+        until(lambda: self.log.count("start worker process ") >= lines + 2, what=lambda: self.log)
+
     def close(self) -> None:
         """Stop at once."""
         self.process.terminate()
@@ -286,11 +301,16 @@ class Nginx:
 
     def post(self, *, stream: bool = True, size: int = 100, **more: Any) -> tuple[int, bytes]:
         """Send a chat request with a prompt of ``size`` bytes; return status and body."""
-        connection = self.connect()
-        answer = send(connection, stream=stream, size=size, **more)
-        body = answer.read()
-        connection.close()
-        return answer.status, body
+        with closing(self.connect()) as connection:
+            answer = send(connection, stream=stream, size=size, **more)
+            return answer.status, answer.read()
+
+    def post_for_bytes(self) -> bytes:
+        """Send a chat request; return all that comes, whether or not it is HTTP."""
+        head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", self.port), 20) as sock:
+            sock.sendall(head.encode() + b"{}")
+            return b"".join(iter(lambda: sock.recv(65536), b""))
 
     def curl(self, *arguments: str, body: bytes) -> subprocess.CompletedProcess[bytes]:
         """Send a chat request by HTTP/2."""

@@ -163,6 +163,15 @@ def test_attempt_without_an_answer_is_told_by_the_next(worker):
     assert report == {"status": 0, "pick_id": second.pick_id, "target": "10.0.0.1:8000"}
 
 
+def test_answer_to_head_is_no_stream_without_a_token(worker):
+    """It has the head of a stream, and no body by rule."""
+    request = worker.request(method="HEAD")
+    request.answer()
+    request.end()
+    (report,) = worker.sent()
+    assert (report["stream"], "ttft_seconds" in report) == (False, False)
+
+
 @pytest.mark.parametrize("frame", TOKENLESS)
 def test_frames_without_a_token_are_skipped(worker, frame):
     """Whole, and byte by byte."""

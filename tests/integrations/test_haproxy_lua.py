@@ -12,7 +12,7 @@ import requests
 from tests.integrations import engine as ways
 from tests.integrations.chance import idle, repeat
 from tests.integrations.client import Connection, Reply, ask, ask_many
-from tests.integrations.engine import Engine
+from tests.integrations.engine import Engine, Exchange
 from tests.integrations.haproxy import EXAMPLES, passes_tokens_on, until
 from tests.integrations.haproxy_world import TLS_PORT, World, running
 from tests.invoked import invoked
@@ -384,6 +384,23 @@ def test_stream_that_fails_is_a_fault(world: World, way, status: int):
         if len(bad.asked) > asked:
             break
     world.told(bad.target, "engine_fault", counted)
+
+
+def test_answer_to_head_is_no_stream_without_a_token(world: World):
+    """It has the head of a stream, and no body by rule."""
+
+    async def begins(_: Engine, exchange: Exchange) -> None:
+        exchange.writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        await exchange.writer.drain()
+
+    def successes() -> float:
+        return sum(world.outcomes(each.target).get("success", 0) for each in world.engines)
+
+    before = successes()
+    for each in world.engines:
+        each.way = begins
+    assert requests.head(f"http://127.0.0.1:{world.port}/events", timeout=30).status_code == 200
+    until(lambda: successes() == before + 1)
 
 
 def test_target_that_refuses_connections_is_passed_by(world: World):

@@ -50,6 +50,7 @@ def load():
     module = runtime.execute((INTEGRATIONS / "nginx" / "scorer" / "load.lua").read_text())
     module.setup(Shared().methods(runtime))
     module.table = runtime.table_from
+    module.kilobytes = lambda: runtime.execute('collectgarbage() return collectgarbage("count")')
     return module
 
 
@@ -87,6 +88,21 @@ def test_own_requests_are_not_counted_twice(load):
     assert load.since(mark, 0.0)(seen) == (3, 1500, 2020.0)
     load.finish(lease)
     assert load.since(mark, 0.0)(seen) == (2, 500, 1000.0)
+
+
+def test_targets_that_come_and_go_are_forgotten(load):
+    """Requests that are under way meanwhile are counted to their end."""
+    lease = load.start("a:1", 100)
+    load.flush()
+    before = load.kilobytes()
+    for number in range(30_000):
+        load.finish(load.start(f"10.0.0.1:{number}", 1))
+        load.flush()
+    assert load.kilobytes() < before + 3_000
+    assert load.in_flight("a:1") == 1
+    load.finish(lease)
+    load.flush()
+    assert load.in_flight("a:1") == 0
 
 
 def test_work_of_a_request_that_left_is_ahead_of_nobody(leases):

@@ -238,3 +238,12 @@ def test_headers_of_a_client_do_not_steer_picks(rig: Rig):
     assert connection.getresponse().read() != b""
     connection.close()
     assert rig.picks() == picks + 1
+
+
+def test_an_answer_that_is_no_http_is_a_fault(rig: Rig):
+    """Though nginx passes it on, with a status of its own."""
+    rig.behave(raw=b"\x15\x03\x01 no HTTP\r\n\r\n")
+    engines = (*rig.engines, rig.unknown)
+    before = sum(rig.told(engine, "engine_fault") for engine in engines)
+    rig.nginx.post_for_bytes()
+    until(lambda: sum(rig.told(engine, "engine_fault") for engine in engines) > before)

@@ -5,6 +5,7 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPConnection, IncompleteRead
 from itertools import count
@@ -423,3 +424,39 @@ def test_the_page_is_what_prometheus_accepts(rig: Rig):
         ["promtool", "check", "metrics"], input=text, capture_output=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("raw", "outcome"),
+    [
+        (b"\x15\x03\x01 no HTTP\r\n\r\n", "engine_fault"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n", "client_abort"),
+    ],
+    ids=["no HTTP", "a body of which nothing passes"],
+)
+def test_an_answer_that_is_none_is_no_success(rig: Rig, raw: bytes, outcome: str):
+    """Though nginx passes the first on, and says that the second was a 200."""
+
+    def told(outcome: str) -> float:
+        return sum(rig.feedback(engine.target, outcome) for engine in rig.engines)
+
+    before, successes = told(outcome), told("success")
+    rig.behave(raw=raw)
+    rig.nginx.post_for_bytes()
+    until(lambda: told(outcome) > before)
+    assert told("success") == successes
+
+
+def test_requests_that_a_reload_outlives_are_told_of(rig: Rig):
+    """The workers that end them count them, and have their end and its tokens told."""
+    told = sum(rig.feedback(engine.target, "success") for engine in rig.engines)
+    counted = rig.nginx.total("gateway_requests_total")
+    rig.behave(first=1.0, between=0.1)
+    with ThreadPoolExecutor(6) as clients:
+        answers = [clients.submit(rig.nginx.post) for _ in range(6)]
+        until(lambda: len(rig.seen()) == 6)
+        rig.nginx.reload()
+        assert [answer.result()[0] for answer in answers] == [200] * 6
+    until(lambda: sum(rig.feedback(e.target, "success") for e in rig.engines) == told + 6)
+    until(lambda: rig.nginx.total("gateway_requests_in_flight") == 0, what=rig.nginx.metrics)
+    assert rig.nginx.total("gateway_requests_total") == counted + 6

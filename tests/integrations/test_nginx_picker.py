@@ -126,6 +126,10 @@ WRONG = {
     "speaks no HTTP": (0.0, b"\x15\x03\x01\x00\x02\x02\x16\r\n\r\n"),
     "names a target that is none": (0.0, http(200, pick("127.0.0.1:1", []))),
     "names a target by name": (0.0, http(200, pick("localhost:8000", ["engine:1"]))),
+    "names no pool": (
+        0.0,
+        http(200, b'{"target":"127.0.0.1:1","alternates":["127.0.0.1:2"],"pick_id":"1x"}'),
+    ),
     "names no text": (0.0, http(200, pick("127.0.0.1:1", [7, None, {}]))),
     "has no target": (0.0, http(503, b'{"errorType":"no_target","error":"none"}')),
 }
@@ -147,6 +151,9 @@ def test_a_broken_picker_costs_no_request_and_little_time(rig: Rig, wrong: str):
     """Fifty requests are answered, in a little more time than others; then it is asked again."""
     # On a busy machine one request may take long by itself: of several rounds one must be quick.
     assert any(quick(rig, *WRONG[wrong]) for _ in range(4))
+    faults = ("failed to run", "thread aborted", "attempt to", "index is nil")
+    lines = rig.nginx.log.splitlines()
+    assert [line for line in lines if any(fault in line for fault in faults)] == []
 
 
 def quick(rig: Rig, delay: float, answer: bytes | None) -> bool:

@@ -32,6 +32,7 @@ WITH_TOKEN = [
     'data: {"choices":[{"delta":{"role":"assistant","content":"Hi"}}]}\n\n',
     'data: {"choices":[{"delta":{"reasoning_content":"Hm"}}]}\n\n',
     'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"f"}}]}}]}\n\n',
+    'data: {"choices":[{"delta":{"tool_calls":null}},{"delta":{"tool_calls":[{"id":"c"}]}}]}\n\n',
     'data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"Hi"}}\n\n',
     'data: {"type":"response.output_text.delta","delta":"Hi"}\n\n',
     'data:{"index":1,"token":{"id":5,"text":" a","special":false}}\n\n',
@@ -92,11 +93,22 @@ def test_a_token_is_seen_wherever_its_frame_is_cut(lua, frame: str):
         assert any([first_in(state, TOKENLESS[0]), *(first_in(state, part) for part in parts)])
 
 
-def test_the_reason_of_an_empty_stream_is_kept(lua):
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (TOKENLESS[4], "stop"),
+        (
+            'data: {"choices":[{"finish_reason":null},{"finish_reason":"length"}]}\n\n',
+            "length",
+        ),
+    ],
+    ids=["of its only choice", "of another choice"],
+)
+def test_the_reason_of_an_empty_stream_is_kept(lua, frame: str, reason: str):
     """A stream that ends by its own will without a token is no failure."""
     state = lua.table()
-    lua.globals().tokens.first_in(state, TOKENLESS[4])
-    assert state.finish_reason == "stop"
+    lua.globals().tokens.first_in(state, frame)
+    assert state.finish_reason == reason
 
 
 def test_an_endless_line_is_not_kept(lua):
@@ -112,6 +124,7 @@ def test_an_endless_line_is_not_kept(lua):
     [
         ('data: {"error":{"message":"KV cache exhausted"}}\n\n', True),
         ('data: {"error": "broken"}\n\n', True),
+        ('data: {"type":"error","error":{"type":"overloaded_error"}}\n\n', True),
         ("event: error\ndata: {}\n\n", True),
         ('data: {"error":null,"choices":[{"delta":{"content":"x"}}]}\n\n', False),
         ('data: {"choices":[{"delta":{"content":"{\\"error\\":{\\"a\\":1}}"}}]}\n\n', False),

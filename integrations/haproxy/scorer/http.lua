@@ -34,13 +34,15 @@ local function exchange(socket, request, deadline)
   line, why = socket:receive("*l")
   if not line then return nil, why end
   if _M.now() >= deadline then return nil, "timeout" end
-  local status, length = tonumber(line:match("^HTTP/1%.%d (%d%d%d)")), 0
+  local status, length = tonumber(line:match("^HTTP/1%.%d (%d%d%d)")), nil
   if not status then return nil, "no HTTP" end
   repeat
     line, why = socket:receive("*l")
     if not line then return nil, why end
     length = tonumber(line:match("^[Cc]ontent%-[Ll]ength:%s*(%d+)")) or length
   until line == "" or line == "\r"
+  -- What follows would be taken for the next answer.
+  if not length then return nil, "no length" end
   if length > MOST_BYTES then return nil, "too large" end
   if length == 0 then return status, "" end
   if _M.now() >= deadline then return nil, "timeout" end

@@ -9,6 +9,7 @@ local metrics = require "scorer.metrics"
 
 local _M = {}
 
+local exiting = ngx.worker.exiting
 local floor, max, concat = math.floor, math.max, table.concat
 
 local PATIENCE = 1.0
@@ -180,12 +181,17 @@ end
 function _M.flush()
   if flushing then return end
   if begins > 0 then tell_first_tokens() end
-  if queued == 0 then return end
   flushing = true
-  local items, count = queue, queued
-  queue, queued = {}, 0
-  send(items, count)
+  local fine, problem = true, nil
+  while fine and queued > 0 do
+    local items, count = queue, queued
+    queue, queued = {}, 0
+    fine, problem = pcall(send, items, count)
+    -- What came meanwhile is for the next flush, which a worker that ends may not have.
+    if not exiting() then break end
+  end
   flushing = false
+  if not fine then error(problem, 0) end
 end
 
 return _M

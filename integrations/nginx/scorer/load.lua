@@ -15,18 +15,22 @@ local p2c = require "p2c"
 local _M = {}
 
 local HALF_LIFE = 5.0 -- seconds in which half of the others' requests are over
+local MOST_REMEMBERED = 4096 -- targets
 
 local dict
-local targets = {} -- target → its keys in the dictionary, and what changed since the last flush
+-- target → its keys in the dictionary, and what changed since the last flush
+local targets, remembered = {}, 0
 local changed = {}
 
 local function of(target)
   local found = targets[target]
   if not found then
+    -- Whatever is under way or was not flushed yet has a hold of its own on what it changes.
+    if remembered >= MOST_REMEMBERED then targets, remembered = {}, 0 end
     found = {
       n_key = "n " .. target, r_key = "r " .. target, w_key = "w " .. target, n = 0, r = 0, w = 0,
     }
-    targets[target] = found
+    targets[target], remembered = found, remembered + 1
   end
   return found
 end
@@ -119,7 +123,7 @@ function _M.forget(target)
   dict:delete("n " .. target)
   dict:delete("r " .. target)
   dict:delete("w " .. target)
-  targets[target] = nil
+  if own then targets[target], remembered = nil, remembered - 1 end
 end
 
 return _M
