@@ -82,5 +82,5 @@ class Operators:
             facts["note"] = order.note
         logger.info(
             "Operator's order carried out",
-            target=target, order=str(order.verb), peer=peer or "unix", **facts,
+            target=target, order=str(order.verb), peer="unix" if peer is None else peer, **facts,
         )  # fmt: skip
