@@ -108,7 +108,8 @@ def _why(error: requests.RequestException, url: str) -> str:
     What the system says is at the bottom; urllib3 calls every failed connection a timeout.
     """
     if isinstance(error, ValueError):  # requests says so of a URL that it cannot use
-        return f"the URL must be one such as http://127.0.0.1:9808, got {url.rpartition('@')[2]}"
+        shown = url.rpartition("@")[2]
+        return f"the URL must be one such as http://127.0.0.1:9808 or unix:/path, got {shown}"
     system = [
         each for each in causes(error)
         if isinstance(each, OSError) and not isinstance(each, requests.RequestException)

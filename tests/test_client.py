@@ -115,13 +115,16 @@ def test_answer_of_something_else(body: str, status: int) -> None:
     assert done.output.count("\n") == 1
 
 
+WANTED = "the URL must be one such as http://127.0.0.1:9808 or unix:/path"
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [
         ("http://127.0.0.1:1", "connection refused by 127.0.0.1:1: nothing listens there"),
-        ("127.0.0.1:1", "the URL must be one such as http://127.0.0.1:9808, got 127.0.0.1:1"),
-        ("ftp://u:pw@a", "the URL must be one such as http://127.0.0.1:9808, got a"),
-        ("http://[", "the URL must be one such as http://127.0.0.1:9808, got http://["),
+        ("127.0.0.1:1", f"{WANTED}, got 127.0.0.1:1"),
+        ("ftp://u:pw@a", f"{WANTED}, got a"),
+        ("http://[", f"{WANTED}, got http://["),
     ],
 )
 def test_daemon_that_cannot_be_asked(url: str, message: str) -> None:
