@@ -8,6 +8,7 @@ import time
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import RemoteDisconnected
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -115,7 +116,11 @@ def _why(error: requests.RequestException, url: str) -> str:
         if isinstance(each, OSError) and not isinstance(each, requests.RequestException)
     ]  # fmt: skip
     budget = Budget(TIMEOUT, time.monotonic)
-    return explain(system[-1] if system else error, _host(url), budget).detail
+    cause = system[-1] if system else error
+    detail = explain(cause, _host(url), budget).detail
+    if url.startswith("http://") and isinstance(cause, RemoteDisconnected):
+        return f"{detail}; where TLS is wanted the URL begins with https://"
+    return detail
 
 
 def _host(url: str) -> str:
