@@ -30,7 +30,7 @@ def _top() -> list[Panel]:
              f"sum({FAILURES}) / (sum({REQUESTS}) > 0)", FAILED, 6, nothing="No traffic"),
         stat("Pick p99", "99 of 100 picks are answered in this time.", "s",
              quantile(0.99, "", DURATION, POOL), SLOW, 6, nothing="No traffic"),
-        stat("Pools in panic mode", "Pools whose picks ignore health.", "none",
+        stat("Pools in panic mode", "Pools whose picks go beyond the eligible targets.", "none",
              f"sum(max by (pool) (scorer_pool_panic{{{POOL}}}))", ANY_IS_ODD, 6),
     ]  # fmt: skip
 

@@ -205,7 +205,7 @@ METRICS = (
     ),
     Metric(
         "scorer_pool_panic", Type.GAUGE, POOL, FLAG,
-        "Whether too few targets are eligible and picks ignore health (panic mode).",
+        "Whether too few targets are eligible and picks go beyond them (panic mode).",
     ),
     Metric(
         "scorer_pool_score_threshold", Type.GAUGE, (*POOL, "severity"), POINTS,

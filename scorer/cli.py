@@ -127,7 +127,7 @@ def _check(path: Path, web_path: Path | None) -> None:
 
 
 @main.command()
-@click.argument("pages", metavar="[URL-OR-FILE]...", nargs=-1)
+@click.argument("pages", metavar="[URL-FILE-OR-FOLDER]...", nargs=-1)
 @config_file_option(
     help="Read as the daemon would with this file: its targets and gateways, or those given."
 )
@@ -147,7 +147,7 @@ def doctor(
     if path is None:
         if not pages or pool:
             raise click.UsageError(
-                "needs a URL or a file" if not pool else "--pool needs --config.file"
+                "needs a URL, a file or a folder" if not pool else "--pool needs --config.file"
             )
         with _printing():
             sys.exit(run_doctor(pages, output, DOCTOR_TIMEOUT if timeout is None else timeout))
@@ -185,7 +185,10 @@ def explain(target: str, pool: str, access: client.Access, output: str) -> None:
     "--web.listen-address", "address", default=DEMO_ADDRESS, show_default=True, type=ADDRESS,
     help="Where the daemon listens.",
 )  # fmt: skip
-@option("--engines", default=4, show_default=True, type=click.IntRange(2, 32))
+@option(
+    "--engines", default=4, show_default=True, type=click.IntRange(2, 32),
+    help="Emulated engines in the pool.",
+)  # fmt: skip
 @option(
     "--rate", default=10.0, show_default=True, type=Rate(0.1, 200),
     help="Requests per second of the load.",

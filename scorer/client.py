@@ -8,6 +8,7 @@ import time
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import RemoteDisconnected
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -108,13 +109,18 @@ def _why(error: requests.RequestException, url: str) -> str:
     What the system says is at the bottom; urllib3 calls every failed connection a timeout.
     """
     if isinstance(error, ValueError):  # requests says so of a URL that it cannot use
-        return f"the URL must be one such as http://127.0.0.1:9808, got {url.rpartition('@')[2]}"
+        shown = url.rpartition("@")[2]
+        return f"the URL must be one such as http://127.0.0.1:9808 or unix:/path, got {shown}"
     system = [
         each for each in causes(error)
         if isinstance(each, OSError) and not isinstance(each, requests.RequestException)
     ]  # fmt: skip
     budget = Budget(TIMEOUT, time.monotonic)
-    return explain(system[-1] if system else error, _host(url), budget).detail
+    cause = system[-1] if system else error
+    detail = explain(cause, _host(url), budget).detail
+    if url.startswith("http://") and isinstance(cause, RemoteDisconnected):
+        return f"{detail}; where TLS is wanted the URL begins with https://"
+    return detail
 
 
 def _host(url: str) -> str:

@@ -47,7 +47,7 @@ def _facts(target: Data) -> Iterator[str]:
     yield _line("state since", _time(target["state_since"]))
     engine = " ".join(filter(None, (target["engine"], target["engine_version"]))) or "unknown"
     yield _line("engine", engine)
-    eligible = "gets picks" if target["eligible"] else "gets no picks"
+    eligible = "eligible" if target["eligible"] else "not eligible"
     yield _line("weight", f"{target['weight']:.2f}, {eligible}")
     yield _line("last scrape", _scrape(target["last_scrape"]))
 

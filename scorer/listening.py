@@ -107,7 +107,10 @@ def _make_way(path: str) -> None:
     try:
         found = os.lstat(path)
     except FileNotFoundError:
-        return  # nothing there; what is wrong with its folder, binding says
+        folder = Path(path).parent
+        if not folder.is_dir():
+            raise OSError(errno.ENOENT, f"There is no folder {folder}") from None
+        return  # what else is wrong with its folder, binding says
     if not stat.S_ISSOCK(found.st_mode):
         raise OSError(errno.EEXIST, "There is something that is no socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

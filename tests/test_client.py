@@ -1,6 +1,7 @@
 """Commands that ask a running daemon: what they send, what they print, how they fail."""
 
 import json
+from http.client import RemoteDisconnected
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import requests
 import responses
 from click.testing import CliRunner, Result
 from responses import matchers
+from urllib3.exceptions import ProtocolError
 
 from scorer.cli import main
 from scorer.core.vocabulary import Reason, Verb
@@ -115,19 +117,37 @@ def test_answer_of_something_else(body: str, status: int) -> None:
     assert done.output.count("\n") == 1
 
 
+WANTED = "the URL must be one such as http://127.0.0.1:9808 or unix:/path"
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [
         ("http://127.0.0.1:1", "connection refused by 127.0.0.1:1: nothing listens there"),
-        ("127.0.0.1:1", "the URL must be one such as http://127.0.0.1:9808, got 127.0.0.1:1"),
-        ("ftp://u:pw@a", "the URL must be one such as http://127.0.0.1:9808, got a"),
-        ("http://[", "the URL must be one such as http://127.0.0.1:9808, got http://["),
+        ("127.0.0.1:1", f"{WANTED}, got 127.0.0.1:1"),
+        ("ftp://u:pw@a", f"{WANTED}, got a"),
+        ("http://[", f"{WANTED}, got http://["),
     ],
 )
 def test_daemon_that_cannot_be_asked(url: str, message: str) -> None:
     """One line that names what is wrong."""
     done = scorer("drain", A, "--url", url)
     assert (done.exit_code, done.output) == (1, f"scorer: {message}\n")
+
+
+@responses.activate
+@pytest.mark.parametrize(
+    ("scheme", "hint"),
+    [("http", "; where TLS is wanted the URL begins with https://"), ("https", "")],
+)
+def test_connection_that_is_closed_may_want_tls(scheme: str, hint: str) -> None:
+    """That is all that a listener with TLS does about a request without."""
+    url = f"{scheme}://scorer:1"
+    closed = RemoteDisconnected("Remote end closed connection without response")
+    answer = requests.ConnectionError(ProtocolError("Connection aborted.", closed))
+    responses.post(f"{url}/api/v1/targets/{A}/drain", body=answer)
+    done = scorer("drain", A, "--url", url)
+    assert done.output == f"scorer: no answer from scorer:1: closed without an answer{hint}\n"
 
 
 @responses.activate

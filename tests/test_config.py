@@ -195,7 +195,7 @@ def test_unix_socket(keys: dict[str, str], path: str, mode: int) -> None:
 
 
 ABSOLUTE = "must be the absolute path of a socket, as /run/scorer/scorer.sock"
-OCTAL = 'must be octal digits from "0000" to "0777" in quotes, such as "0660"'
+OCTAL = 'must be octal, from 000 to 777, in quotes, such as "0660"'
 
 
 @pytest.mark.parametrize(

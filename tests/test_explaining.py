@@ -23,7 +23,7 @@ GOLDEN = """\
 10.0.0.7:8000 of pool chat: score 71.2, healthy
   state since  2030-03-17 17:46:37 UTC
   engine       vllm
-  weight       0.71, gets picks
+  weight       0.71, eligible
   last scrape  good, 2.0 s ago
 
 where the points went
@@ -112,12 +112,12 @@ def test_unreachable_target():
 
 
 def test_draining_target():
-    """It keeps its score and gets no picks."""
+    """It keeps its score and is not eligible."""
     health = scraped()
     health.drain = Override(NOW - 10.0, NOW + 5.0)
     told = text(judged(health))
     assert "score 100.0, draining (by an operator)" in told
-    assert "gets no picks" in told
+    assert "not eligible" in told
     assert "+0  draining by an operator ends in 5.0 s; it costs no points" in told
 
 

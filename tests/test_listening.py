@@ -147,12 +147,12 @@ def test_socket_of_another_kind_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "why"),
-    [("missing/s", "No such file or directory"), ("file/s", "Not a directory")],
+    [("missing/s", "There is no folder {}/missing"), ("file/s", "Not a directory")],
 )
 def test_folder_that_cannot_be_used_is_named(tmp_path: Path, path: str, why: str) -> None:
-    """With what the system says about it."""
+    """The socket's file is never there before, so that it is missing says nothing."""
     (tmp_path / "file").touch()
-    assert refusal(tmp_path / path) == why
+    assert refusal(tmp_path / path) == why.format(tmp_path)
 
 
 @contextlib.contextmanager

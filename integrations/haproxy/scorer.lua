@@ -41,20 +41,22 @@ local BYTES_PER_TOKEN = 4
 local MOST_ERROR = 4096
 local SHORT_BODY = 16384
 
---- Return what the configuration says by `setenv`; 2.6 hands no arguments to a copy per thread.
-local function told(name, form, default)
+--- Return what the configuration says by `setenv`, or end the start with the rule that it breaks.
+-- 2.6 hands no arguments to a copy per thread.
+local function told(name, form, default, rule)
   local text = os.getenv(name)
   if not text or text == "" then text = default end
   local one, two = text:match(form)
-  if not one then error(("scorer.lua: %s cannot be %s"):format(name, text), 0) end
+  if not one then error(("scorer.lua: %s must be %s, got %s"):format(name, rule, text), 0) end
   return one, tonumber(two)
 end
 
 local path = (os.getenv("SCORER_ADDRESS") or ""):match("^unix:(/.*)$")
 -- HAProxy takes a path for a Unix socket, as long as the port is 0.
 local site = path and { path, 0 }
-  or { told("SCORER_ADDRESS", "^%[?([%x.:]+)%]?:(%d+)$", "127.0.0.1:9808") }
-local timeout = tonumber((told("SCORER_PICK_TIMEOUT_MS", "^(%d+)$", "20"))) / 1000
+  or { told("SCORER_ADDRESS", "^%[?([%x.:]+)%]?:(%d+)$", "127.0.0.1:9808",
+            "an IP address and a port, or unix:/path") }
+local timeout = tonumber((told("SCORER_PICK_TIMEOUT_MS", "^(%d+)$", "20", "a number"))) / 1000
 
 local misses, closed_until, logged_at = 0, 0, -LOG_EVERY
 local snapshot -- the last one, decoded: {data =, made =, views = {}}

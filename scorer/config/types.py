@@ -68,7 +68,7 @@ def _socket_path(text: str) -> str:
 def _file_mode(value: object) -> int:
     # YAML takes 0660 for a number, and 660 for another one.
     if not isinstance(value, str) or not _MODE.fullmatch(value):
-        rule = 'must be octal digits from "0000" to "0777" in quotes, such as "0660"'
+        rule = 'must be octal, from 000 to 777, in quotes, such as "0660"'
         raise PydanticCustomError("mode", rule)
     return int(value, 8)
 

@@ -133,13 +133,17 @@ def _write_config(folder: Path, addresses: Iterable[str]) -> Path:
 
 
 def config_text(addresses: Iterable[str]) -> str:
-    """Return the daemon's configuration: one pool of the engines at ``addresses``."""
+    """Return the daemon's configuration: one pool of the engines at ``addresses``.
+
+    Envoy may have its endpoints, so that docs/integrations/envoy.md can be tried with it.
+    """
     pool = {
         "name": "demo",
         "models": [MODEL_NAME],
         "static_configs": [{"targets": list(addresses)}],
     }
-    return yaml.safe_dump({"pools": [pool]}, sort_keys=False)
+    exporters = {"envoy_eds": {"enabled": True}}
+    return yaml.safe_dump({"exporters": exporters, "pools": [pool]}, sort_keys=False)
 
 
 def welcome(address: str, engines: Iterable[str], log: Path) -> list[str]:

@@ -201,10 +201,10 @@ def test_an_address_in_use_ends_the_demo_with_1(capsys):
 
 
 def test_the_configuration_is_one_the_daemon_accepts(tmp_path):
-    """One pool with the engines as its targets."""
+    """One pool with the engines as its targets, and Envoy may ask for them."""
     path = tmp_path / "scorer.yml"
     path.write_text(config_text(["127.0.0.1:1001", "127.0.0.1:1002"]))
-    load_config(path)
+    assert load_config(path).exporters.envoy_eds.enabled
     [pool] = yaml.safe_load(path.read_text())["pools"]
     assert pool["static_configs"] == [{"targets": ["127.0.0.1:1001", "127.0.0.1:1002"]}]
 

@@ -158,7 +158,7 @@ def test_file_that_names_nothing_is_refused(doctor):
 
 @pytest.mark.parametrize(
     ("flags", "rule"),
-    [([], "needs a URL or a file"), (["--pool", "a"], "--pool needs --config.file")],
+    [([], "needs a URL, a file or a folder"), (["--pool", "a"], "--pool needs --config.file")],
 )
 def test_doctor_without_anything_is_refused(flags, rule):
     """One of a page and a configuration is needed."""

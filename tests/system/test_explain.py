@@ -116,7 +116,7 @@ def _slow_page() -> str:
         (
             "draining",
             " (discovery says that it is going away)",
-            ["+0  draining ends: discovery no longer says", "gets no picks"],
+            ["+0  draining ends: discovery no longer says", "not eligible"],
         ),
         (
             "unreachable",
