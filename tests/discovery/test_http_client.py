@@ -11,7 +11,7 @@ from scorer.config.http_client import HttpClientConfig
 from scorer.core.samples import ScrapeFailed
 from scorer.core.vocabulary import ScrapeFailure
 from scorer.sources.fetch import Fetched, Fetcher
-from tests.discovery.conftest import Authority, Server
+from tests.discovery.conftest import COMPANY_CA, Authority, Server, company_server
 
 Serve = Callable[..., Server]
 SELF_SIGNED = Path(__file__).parent.parent / "data" / "tls" / "server.pem"
@@ -176,6 +176,12 @@ def test_self_signed_certificate_may_be_the_ca_file(serve: Serve, authority: Aut
     context.load_cert_chain(SELF_SIGNED)
     server = secure(serve, context)
     assert isinstance(fetched(server, tls_config={"ca_file": str(SELF_SIGNED)}), Fetched)
+
+
+def test_authority_without_key_identifiers_is_trusted(serve: Serve) -> None:
+    """Company authorities often lack them; strict checks of newer Python releases want them."""
+    server = secure(serve, company_server())
+    assert isinstance(fetched(server, tls_config={"ca_file": str(COMPANY_CA)}), Fetched)
 
 
 def test_name_of_the_certificate_must_be_that_of_the_host(
