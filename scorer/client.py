@@ -4,6 +4,7 @@ Proxies and ``.netrc`` of the environment are not looked at: the daemon is asked
 directly, with our own token or none.
 """
 
+import ssl
 import time
 from base64 import b64encode
 from collections.abc import Mapping
@@ -16,9 +17,11 @@ from urllib.parse import quote, urlsplit
 import requests
 
 from scorer.config.files import read_file
+from scorer.config.http_client import TlsConfig
 from scorer.core.vocabulary import Verb
 from scorer.sources.deadline import Budget
 from scorer.sources.failures import causes, explain
+from scorer.sources.http_client import UnusableFileError, context_of
 from scorer.unix_adapter import SCHEME, UnixAdapter
 
 TIMEOUT = 10.0
@@ -44,6 +47,17 @@ class Access:
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
+
+
+class _TrustingAdapter(requests.adapters.HTTPAdapter):
+    """Trusts as the daemon does, whatever the Python release would make of a certificate."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        super().__init__()
+
+    def init_poolmanager(self, *args: Any, **pool: Any) -> None:  # noqa: ANN401 - as requests has them
+        super().init_poolmanager(*args, **pool, ssl_context=self._context)
 
 
 def ask(
@@ -96,6 +110,11 @@ def order(
 def _use_certificates(session: requests.Session, access: Access) -> None:
     if access.ca_file:
         session.verify = str(access.ca_file)
+        try:
+            context = context_of(TlsConfig(ca_file=session.verify), ())
+        except UnusableFileError as error:
+            raise ClientError(error.failure.detail) from None
+        session.mount("https://", _TrustingAdapter(context))
     if access.cert_file:
         cert = str(access.cert_file)
         session.cert = (cert, str(access.key_file)) if access.key_file else cert

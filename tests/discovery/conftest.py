@@ -16,6 +16,16 @@ from tests.system.conftest import daemon, engine
 
 __all__ = ["daemon", "engine"]
 
+TLS = Path(__file__).parent.parent / "data" / "tls"
+COMPANY_CA = TLS / "company-ca.pem"
+
+
+def company_server() -> ssl.SSLContext:
+    """Return the context of a server at 127.0.0.1 whose chain has no key identifiers."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "company-server.pem")
+    return context
+
 
 class Server:
     """Answers every GET with ``body``; ``requests`` are the headers that came, by path."""
@@ -107,7 +117,11 @@ class Authority:
 
     def client(self, name: str = "scorer") -> tuple[Path, Path]:
         """Return the files of a client's certificate and key."""
-        issued = self._ca.issue_cert(f"{name}@example.org")
+        return self.issued(f"{name}@example.org")
+
+    def issued(self, name: str) -> tuple[Path, Path]:
+        """Return the files of a certificate for ``name``, without its authority's, and key."""
+        issued = self._ca.issue_cert(name)
         certificate, key = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         issued.cert_chain_pems[0].write_to_path(str(certificate))
         issued.private_key_pem.write_to_path(str(key))

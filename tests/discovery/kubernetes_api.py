@@ -2,6 +2,7 @@
 
 import json
 import queue
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -45,7 +46,7 @@ def slice_of(name: str, *endpoints: dict[str, Any], **more: Any) -> dict[str, An
 class KubernetesApi:
     """Lists and watches the slices that a test puts into it; every change has a version."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.version = 10
         self.slices: dict[str, dict[str, Any]] = {}
         self.refusal: tuple[int, str] | None = None
@@ -53,6 +54,7 @@ class KubernetesApi:
         self.lists: list[dict[str, list[str]]] = []
         self.watches: list[dict[str, list[str]]] = []
         self.authorizations: list[str | None] = []
+        self.certificates: list[str] = []
         self.watching = threading.Semaphore(0)
         self._events: list[tuple[int, dict[str, Any]]] = []
         self._streams: list[queue.Queue[bytes | None]] = []
@@ -64,6 +66,9 @@ class KubernetesApi:
 
             def do_GET(self) -> None:
                 api.authorizations.append(self.headers.get("Authorization"))
+                if isinstance(self.connection, ssl.SSLSocket):
+                    shown = self.connection.getpeercert() or {}
+                    api.certificates += [name for _, name in shown.get("subjectAltName", ())]
                 url = urlsplit(self.path)
                 query = parse_qs(url.query)
                 if url.path != PATH:
@@ -80,7 +85,14 @@ class KubernetesApi:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", free_port()), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if context is not None:
+            # The handshake belongs to the connection's own thread: one that fails harms no other.
+            self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        scheme = "http" if context is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def put(self, kind: str, found: dict[str, Any]) -> None:

@@ -1,17 +1,19 @@
 """Authorization and TLS: what is sent, whom is trusted, and that no secret is shown."""
 
 import base64
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scorer import client
 from scorer.config.http_client import HttpClientConfig
 from scorer.core.samples import ScrapeFailed
 from scorer.core.vocabulary import ScrapeFailure
 from scorer.sources.fetch import Fetched, Fetcher
-from tests.discovery.conftest import Authority, Server
+from tests.discovery.conftest import COMPANY_CA, Authority, Server, company_server
 
 Serve = Callable[..., Server]
 SELF_SIGNED = Path(__file__).parent.parent / "data" / "tls" / "server.pem"
@@ -176,6 +178,25 @@ def test_self_signed_certificate_may_be_the_ca_file(serve: Serve, authority: Aut
     context.load_cert_chain(SELF_SIGNED)
     server = secure(serve, context)
     assert isinstance(fetched(server, tls_config={"ca_file": str(SELF_SIGNED)}), Fetched)
+
+
+def test_authority_without_key_identifiers_is_trusted(serve: Serve) -> None:
+    """Company authorities often lack them; strict checks of newer Python releases want them."""
+    server = secure(serve, company_server())
+    assert isinstance(fetched(server, tls_config={"ca_file": str(COMPANY_CA)}), Fetched)
+
+
+def test_our_own_commands_trust_as_the_daemon_does(serve: Serve, authority: Authority) -> None:
+    """``--ca-file`` takes the same files: such an authority, or the server's own certificate."""
+    certificate, key = authority.issued("127.0.0.1")
+    signed = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    signed.load_cert_chain(certificate, key)
+    company, own = serve(company_server()), serve(signed)
+    company.body = own.body = {"status": "success", "data": "well"}
+    assert client.ask("GET", client.Access(company.url, ca_file=COMPANY_CA), "/") == "well"
+    assert client.ask("GET", client.Access(own.url, ca_file=certificate), "/") == "well"
+    with pytest.raises(client.ClientError, match="unable to get local issuer certificate"):
+        client.ask("GET", client.Access(own.url, ca_file=COMPANY_CA), "/")
 
 
 def test_name_of_the_certificate_must_be_that_of_the_host(

@@ -1,6 +1,7 @@
 """Targets behind EndpointSlices, from a small HTTP fake of the Kubernetes API."""
 
 import queue
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,24 +13,41 @@ from scorer.config.discovery import KubernetesSdConfig
 from scorer.sources.discovery import kubernetes_sd
 from scorer.sources.discovery.answers import Answer, Failure
 from scorer.sources.discovery.kubernetes_sd import KubernetesSd
+from tests.discovery.conftest import COMPANY_CA, Authority, company_server
 from tests.discovery.kubernetes_api import KubernetesApi, endpoint, slice_of
 
 pytestmark = pytest.mark.system
 
 
 @pytest.fixture
-def api() -> Iterator[KubernetesApi]:
-    """Return an API with one slice of one endpoint."""
-    found = KubernetesApi()
-    found.put("ADDED", slice_of("chat-1", endpoint("10.0.0.1", "engine-1")))
-    yield found
-    found.close()
+def served() -> Iterator[Callable[..., KubernetesApi]]:
+    """Return a function that starts an API with one slice of one endpoint."""
+    started: list[KubernetesApi] = []
+
+    def start(context: ssl.SSLContext | None = None) -> KubernetesApi:
+        started.append(KubernetesApi(context))
+        started[-1].put("ADDED", slice_of("chat-1", endpoint("10.0.0.1", "engine-1")))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+Served = Callable[..., KubernetesApi]
+
+
+@pytest.fixture
+def api(served: Served) -> KubernetesApi:
+    """Return an API over plain HTTP."""
+    return served()
 
 
 class Watch:
     """A provider in its thread, and the answers that it gave."""
 
     def __init__(self, api: KubernetesApi, **config: Any) -> None:
+        self.api = api
         given = {"namespace": "llm", "port": 8000, "api_server": api.url, **config}
         self.provider = KubernetesSd(KubernetesSdConfig.model_validate(given))
         self._answers: queue.Queue[Answer] = queue.Queue()
@@ -66,15 +84,15 @@ def watch(api: KubernetesApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     started: list[Watch] = []
 
-    def start(**config: Any) -> Watch:
-        started.append(Watch(api, **config))
+    def start(server: KubernetesApi = api, **config: Any) -> Watch:
+        started.append(Watch(server, **config))
         return started[-1]
 
     yield start
     for each in started:
         # A watch that begins just as it is closed notices when its stream ends.
         while not each.ended():
-            api.end_watches()
+            each.api.end_watches()
 
 
 Start = Callable[..., Watch]
@@ -215,3 +233,62 @@ def test_inside_a_cluster_the_service_account_is_used(
     assert identity.authorization is not None
     assert identity.authorization.credentials_file == f"{tmp_path}/token"
     assert identity.tls_config.ca_file == f"{tmp_path}/ca.crt"
+
+
+def test_authority_without_key_identifiers_is_trusted(served: Served, watch: Start) -> None:
+    """Clusters have such authorities, which strict checks of newer Python releases refuse."""
+    found = watch(served(company_server()), tls_config={"ca_file": str(COMPANY_CA)})
+    assert found.next() == ["10.0.0.1:8000"]
+
+
+def test_certificate_of_the_server_may_be_the_ca_file(
+    served: Served, watch: Start, authority: Authority
+) -> None:
+    """A server's own certificate is enough, whoever has signed it."""
+    certificate, key = authority.issued("127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    found = watch(served(context), tls_config={"ca_file": str(certificate)})
+    assert found.next() == ["10.0.0.1:8000"]
+
+
+def test_unknown_authority_and_other_name_are_refused(
+    served: Served, watch: Start, authority: Authority
+) -> None:
+    """Without a CA file only public authorities are trusted; the name must be the server's."""
+    server = served(authority.server("kubernetes.test"))
+    assert "unable to get local issuer certificate" in watch(server).next()
+    trusted = {"ca_file": str(authority.file)}
+    assert "not valid for '127.0.0.1'" in watch(server, tls_config=trusted).next()
+    named = {**trusted, "server_name": "kubernetes.test"}
+    assert watch(server, tls_config=named).next() == ["10.0.0.1:8000"]
+    assert watch(server, tls_config={"insecure_skip_verify": True}).next() == ["10.0.0.1:8000"]
+
+
+def test_missing_ca_file_is_named(served: Served, watch: Start, tmp_path: Path) -> None:
+    """The failure says which file, as for a scrape."""
+    found = watch(served(company_server()), tls_config={"ca_file": str(tmp_path / "none")})
+    assert found.next() == f"ca_file {tmp_path}/none cannot be read: No such file or directory"
+
+
+def test_client_certificate_is_read_again(
+    served: Served, watch: Start, authority: Authority, tmp_path: Path
+) -> None:
+    """A certificate that is replaced while we watch is shown from the next watch on."""
+    server = served(authority.server("127.0.0.1", clients=True))
+    shown = tmp_path / "client.pem", tmp_path / "client.key"
+
+    def show(name: str) -> None:
+        for source, file in zip(authority.client(name), shown, strict=True):
+            file.write_bytes(source.read_bytes())
+
+    show("first")
+    tls = {"ca_file": str(authority.file), "cert_file": str(shown[0]), "key_file": str(shown[1])}
+    watch(server, tls_config=tls).next()
+    watching(server)
+    show("second")
+    server.end_watches()
+    watching(server)
+    assert server.certificates == [
+        "first@example.org", "first@example.org", "second@example.org",
+    ]  # fmt: skip

@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import urllib3
+
 from scorer.config.discovery import KubernetesSdConfig
 from scorer.config.http_client import Authorization, HttpClientConfig, TlsConfig
 from scorer.sources.discovery.answers import Answer, Failure
 from scorer.sources.discovery.endpoints import Slice, endpoint_labels
-from scorer.sources.http_client import HttpClient, UnusableFileError
+from scorer.sources.http_client import HttpClient, Tls, UnusableFileError, context_of
 
 WATCH_FOR = 60
 """Seconds after which a watch ends and the next begins, so that a lost connection shows."""
@@ -62,11 +64,11 @@ class KubernetesSd:
 
     def _follow(self) -> Iterable[list[Slice]]:
         """Yield all slices at first, after each change, and whenever a watch ends well."""
-        api, authorize = self._connected()
+        api, renew = self._connected()
         slices, version = self._listed(api)
         yield list(slices.values())
         while not self._closed.is_set():
-            authorize()
+            renew()
             began = time.monotonic()
             try:
                 for event in self._events(api, version):
@@ -77,7 +79,7 @@ class KubernetesSd:
             except Exception as error:
                 if getattr(error, "status", None) != GONE:
                     raise
-                authorize()
+                renew()
                 slices, version = self._listed(api)
             yield list(slices.values())
             if time.monotonic() - began < RETRY_FIRST:
@@ -114,29 +116,34 @@ class KubernetesSd:
         return slices, document["metadata"]["resourceVersion"]
 
     def _connected(self) -> tuple[Any, Callable[[], None]]:
-        """Return the API, and a function that renews what authorizes its requests."""
+        """Return the API, and a function that renews what its requests show and trust."""
         from kubernetes import client  # noqa: PLC0415 - slow to import, and optional
 
         server, identity = self._server()
-        tls = identity.tls_config
         settings = client.Configuration()
         settings.host = server
         settings.proxy = None
-        settings.retries = False
-        settings.verify_ssl = not tls.insecure_skip_verify
-        settings.ssl_ca_cert = tls.ca_file
-        settings.cert_file, settings.key_file = tls.cert_file, tls.key_file or tls.cert_file
-        settings.tls_server_name = tls.server_name or None
         api_client = client.ApiClient(settings)
         identified = HttpClient(identity)
 
-        def authorize() -> None:
+        def use(tls: Tls) -> None:
+            # The client takes no context, and how strict its own is depends on the Python release.
+            api_client.rest_client.pool_manager.clear()
+            api_client.rest_client.pool_manager = urllib3.PoolManager(
+                retries=False, ssl_context=tls.context, server_hostname=tls.server_name or None
+            )
+
+        def renew() -> None:
             header = identified.authorization()
             if header is not None:
                 api_client.set_default_header("Authorization", header)
+            tls = identified.changed_tls()
+            if tls is not None:
+                use(tls)
 
-        authorize()
-        return client.DiscoveryV1Api(api_client), authorize
+        use(identified.changed_tls() or Tls(context_of(identity.tls_config, ()), server_name=""))
+        renew()
+        return client.DiscoveryV1Api(api_client), renew
 
     def _server(self) -> tuple[str, HttpClientConfig]:
         """Return the server and who we are to it: as configured, or as the pod that we are."""
