@@ -79,6 +79,7 @@ class Fetcher:
         self._max_bytes = max_bytes
         self._clock = clock
         self._kept = False
+        self._received = 0
         self._session = requests.Session()
         self._prepared: dict[tuple[str, str | None], requests.PreparedRequest] = {}
         self._session.trust_env = False
@@ -94,8 +95,8 @@ class Fetcher:
     def fetch(self, timeout: float | None = None, url: str | None = None) -> Fetched | ScrapeFailed:
         """Fetch the page once, within ``timeout`` seconds and from ``url`` if they are given.
 
-        A kept connection that the server closed before any byte is no failure of the
-        target: the fetch starts over on a fresh one, within the same deadline.
+        A kept connection that the server closed before any byte of an answer is no failure of
+        the target: the fetch starts over on a fresh one, within the same deadline.
         """
         budget = Budget(self._timeout if timeout is None else timeout, self._clock)
         if unprepared := self._client.prepare(self._session):
@@ -116,7 +117,7 @@ class Fetcher:
         dropped = (ConnectionResetError, BrokenPipeError)
         return (
             self._kept
-            and not budget.received
+            and budget.received == self._received
             and any(isinstance(cause, dropped) for cause in causes(error))
         )
 
@@ -131,6 +132,7 @@ class Fetcher:
 
     def _follow(self, url: str, budget: Budget) -> Fetched | ScrapeFailed:
         for _ in range(MAX_REDIRECTS + 1):
+            self._received = budget.received
             response = self._asked(url)
             with closing(response.raw):
                 if not response.is_redirect:
@@ -138,7 +140,9 @@ class Fetcher:
                 target = _redirected(url, response.headers["location"])
                 if isinstance(target, ScrapeFailed):
                     return target
-                if isinstance(self._body(response, budget, _MAX_REDIRECT_BODY), ScrapeFailed):
+                body = self._body(response, budget, _MAX_REDIRECT_BODY)
+                self._kept = not isinstance(body, ScrapeFailed)
+                if not self._kept:
                     self._session.close()
             url = target
         detail = f"more than {MAX_REDIRECTS} redirects, last to {without_userinfo(url)}: a loop?"

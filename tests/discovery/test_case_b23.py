@@ -165,6 +165,7 @@ def test_tls_works_with_a_ca_file_a_server_name_or_loudly_without(
         "ca": (True, None), "name": (True, None), "other_name": (False, "tls"), "off": (True, None),
     }  # fmt: skip
     loud = "pools[3].tls_config.insecure_skip_verify: any server is trusted"
+    running.until(lambda: loud in running.log)
     assert running.log.count(loud) == 1
     assert "InsecureRequestWarning" not in running.log
 

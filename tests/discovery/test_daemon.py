@@ -164,11 +164,13 @@ def test_broken_file_keeps_the_targets(engine: Engines, daemon: Daemons, tmp_pat
     path.write_text('[{"targets": ["127.0')
     running.until(lambda: metric(running, "scorer_sd_refresh_failures_total", "file") > 1)
     assert targets(running) == picked(running) == of(one)
+    running.until(lambda: "Discovery fails" in running.log)
     assert running.log.count("Discovery fails") == 1
     path.write_text("[]")
     running.until(lambda: targets(running) == set())
     assert running.get("/pick").status_code == 503
     assert metric(running, "scorer_sd_targets", "file") == 0
+    running.until(lambda: "Discovery works again" in running.log)
     assert running.log.count("Discovery works again") == 1
 
 

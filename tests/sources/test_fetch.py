@@ -153,6 +153,16 @@ def test_redirects_share_one_deadline(serve, fetch, answer):
     assert waited.seconds < BRIEF + 0.25
 
 
+def test_connection_that_ends_after_a_redirect_is_stale(serve, fetch, answer):
+    """It ends as the next request comes, without notice: the fetch starts over on another one."""
+    there = answer(status="307 Temporary Redirect", location="/metrics")
+    server = serve(
+        lambda client: (client.sock.sendall(there), client.listen()), there, answer(PAGE)
+    )
+    assert isinstance(fetch(server.url), Fetched)
+    assert (server.connections, len(server.requests)) == (2, 3)
+
+
 def test_next_address_is_tried(serve, fetch, answer, monkeypatch):
     """A host whose first address refuses is reached at its second."""
     server = serve(answer(PAGE))

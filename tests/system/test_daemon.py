@@ -148,7 +148,7 @@ def test_each_bad_page_is_told_by_name_and_harms_no_other(engine: Engines, daemo
         )
         assert f"{failures} 0.0" not in metrics
         assert failures in metrics
-        assert f"target={target} state=unreachable" in running.log
+        running.until(lambda told=f"target={target} state=unreachable": told in running.log)
     assert running.target(good.target)["score"] == 100.0
     assert set(picks(running, 20)) == {good.target} or running.get("/pick").json()["panic"]
 

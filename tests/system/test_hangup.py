@@ -55,6 +55,7 @@ def test_hangup_during_the_start_reloads_once(hung_up: DaemonProcess) -> None:
     hung_up.write(pool_of("127.0.0.1:9", "127.0.0.2:9"))
     hung_up.signal(signal.SIGHUP)
     hung_up.until(lambda: len(hung_up.get("/api/v1/targets").json()["data"]) == 2)
+    hung_up.until(lambda: hung_up.log.count("Configuration reloaded") >= 2)
     assert hung_up.log.count("Configuration reloaded") == 2
     assert hung_up.stop() == 0
 

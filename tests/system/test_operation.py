@@ -71,6 +71,7 @@ def test_a_changed_file_is_loaded_by_itself(
     running.write(pool_of(two))
     other.replace(path)
     running.until(lambda: running.get("/pick").json()["target"] == two.target)
+    running.until(lambda: "Configuration reloaded" in running.log)
     assert running.log.count("Configuration not reloaded") == 1
     assert running.log.count("Configuration reloaded") == 1
 

@@ -74,6 +74,7 @@ def test_drain_holds_until_its_end(daemon, engines):
         (each["from"], each["to"], each["reason"]) for each in scorer.target(out)["transitions"]
     ]
     assert changes[-2:] == [("healthy", "draining", "manual"), ("draining", "healthy", "none")]
+    scorer.until(lambda: 'msg="Target became healthy"' in scorer.log)  # the last line of it all
     [line] = [line for line in scorer.log.splitlines() if "Operator's order" in line]
     assert rf"target={out} order=drain peer=127.0.0.1 until={shown['until']}" in line
     assert line.endswith(r"note=new\ndriver")
@@ -134,6 +135,7 @@ def test_form_of_the_page(daemon, engines, tmp_path):
     assert [each.status_code for each in done.history] == [303]
     assert "draining" in done.text
     assert picked(scorer) == {other}
+    scorer.until(lambda: 'msg="Target became healthy"' in scorer.log)  # the last line of it all
     [line] = [line for line in scorer.log.splitlines() if "Operator's order" in line]
     assert all(each in line for each in (out, "drain", "127.0.0.1", "upgrade"))
     assert "s3cre" not in scorer.log + done.text + done.url
@@ -192,4 +194,5 @@ def test_client_that_goes_away_has_ordered_nothing(daemon, engines):
                 f"Content-Type: application/json\r\n{length}\r\n\r\n".encode()
             )
     assert order(scorer, target, "end-cooldown")["state"] == "healthy"
+    scorer.until(lambda: "Operator's order" in scorer.log)  # of the order that was given
     assert scorer.log.count("Operator's order") == 1

@@ -79,6 +79,7 @@ def test_prometheus_that_is_down_is_no_news_of_targets(engine: Engines, daemon: 
     )
     assert row["state_reason"] == "scrapes_failed"
     assert row["last_scrape"]["reason"] == "connect"
+    running.until(lambda: "Prometheus remarks" in running.log)
     assert running.log.count("Prometheus remarks") == 1
     answer = running.get("/pick").json()
     assert (answer["target"], answer["panic"]) == (one.target, True)

@@ -191,7 +191,7 @@ def test_unusable_file_starts_afresh(lives: Lives) -> None:
     lives.now.stop()
     lives.path.write_bytes(os.urandom(10_000))
     lives.next().ready()
-    assert "State file not used: starting afresh" in lives.now.log
+    lives.now.until(lambda: "State file not used: starting afresh" in lives.now.log)
     assert str(lives.path) in lives.now.log
     lives.now.stop()
     assert json.loads(lives.path.read_text().splitlines()[0])["scorer_state"] == 1
